@@ -7,6 +7,7 @@
 //! Start reading at [`TopicName`] and [`Position`].
 
 mod canary;
+mod digest;
 mod encoding;
 mod hash;
 mod ids;
@@ -16,6 +17,7 @@ mod time;
 #[cfg(feature = "canary")]
 pub use canary::choose_canary;
 pub use canary::is_canary;
+pub use digest::DigestType;
 pub use encoding::{decode_local_name, encode_local_name};
 pub use hash::{HashRange, KEY_HASH_SLOTS, bundle_hash, java_string_hash, key_slot, murmur3_32};
 pub use ids::{BookieId, EntryId, InvalidBookieId, LedgerId, Position};

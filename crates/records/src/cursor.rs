@@ -52,6 +52,15 @@ impl PositionInfo {
         PositionInfo { mark_delete, acked: vec![], acked_bitmaps: vec![], properties: vec![], batch_sets: vec![] }
     }
 
+    /// What is acked beyond `mark_delete`, as ranges, whichever form it is in.
+    #[must_use]
+    pub fn acked_ranges(&self) -> Vec<AckedRange> {
+        if !self.acked.is_empty() {
+            return self.acked.clone();
+        }
+        self.acked_bitmaps.iter().flat_map(|(ledger, words)| ranges_of(*ledger, words)).collect()
+    }
+
     /// Writes the entry's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -184,6 +193,21 @@ impl ManagedCursorInfo {
     }
 }
 
+fn ranges_of(ledger: LedgerId, words: &[i64]) -> Vec<AckedRange> {
+    let position = |entry: i64| Position { ledger, entry: EntryId(entry) };
+    let set = (0i64..).zip(words).flat_map(|(at, word)| {
+        (0i64..64).filter(move |bit| word.cast_unsigned() >> bit & 1 == 1).map(move |bit| at * 64 + bit)
+    });
+    let mut ranges: Vec<AckedRange> = Vec::new();
+    for entry in set {
+        match ranges.last_mut() {
+            Some(last) if last.upper == position(entry - 1) => last.upper = position(entry),
+            _ => ranges.push(AckedRange { lower: position(entry - 1), upper: position(entry) }),
+        }
+    }
+    ranges
+}
+
 fn write_range(out: &mut Writer, range: AckedRange) {
     out.message(1, |out| write_position(out, range.lower));
     out.message(2, |out| write_position(out, range.upper));
@@ -277,6 +301,19 @@ mod tests {
         for node in [in_ledger, folded] {
             assert_eq!(ManagedCursorInfo::decode(&node.encode()), Ok(node));
         }
+    }
+
+    #[test]
+    fn bitmaps_are_ranges_too() {
+        let mut info = PositionInfo::at(Position::new(5, -1));
+        info.acked_bitmaps = vec![(LedgerId(5), vec![1 << 63 | 0b110, 0b1]), (LedgerId(7), vec![1])];
+        let range = |ledger, lower, upper| AckedRange {
+            lower: Position::new(ledger, lower),
+            upper: Position::new(ledger, upper),
+        };
+        assert_eq!(info.acked_ranges(), [range(5, 0, 2), range(5, 62, 64), range(7, -1, 0)]);
+        info.acked = vec![range(1, 2, 3)];
+        assert_eq!(info.acked_ranges(), info.acked);
     }
 
     #[test]

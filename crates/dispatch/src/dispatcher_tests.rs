@@ -1,0 +1,176 @@
+//! Dispatchers against a topic of ten entries, and against arbitrary calls.
+
+use super::*;
+use proptest::prelude::*;
+
+const START: Position = Position::new(1, -1);
+
+fn consumer(id: u64) -> NewConsumer {
+    NewConsumer { id: ConsumerId(id), name: format!("c{id}"), priority: 0, max_unacked: 0 }
+}
+
+fn at(entry: i64) -> Position {
+    Position::new(1, entry)
+}
+
+/// Delivers what can be delivered of entries 0 to 9 that `acked` does not name.
+fn deliver(dispatcher: &mut Dispatcher, acked: &[i64]) -> Vec<(i64, u64)> {
+    let mut delivered = vec![];
+    loop {
+        let entries: Vec<Position> = match dispatcher.next_read() {
+            NextRead::None => return delivered,
+            NextRead::Replay(positions) => positions,
+            NextRead::After { position, .. } => (position.entry.0 + 1..10).map(at).collect(),
+        };
+        if entries.is_empty() {
+            return delivered;
+        }
+        for position in entries {
+            if acked.contains(&position.entry.0) {
+                dispatcher.skip(position);
+                continue;
+            }
+            match dispatcher.assign(position, 1) {
+                Some(to) => delivered.push((position.entry.0, to.0)),
+                None => break,
+            }
+        }
+    }
+}
+
+#[test]
+fn exclusive_takes_one_consumer_and_keeps_order() {
+    let mut d = Dispatcher::new(Kind::Exclusive, START);
+    d.add_consumer(Kind::Exclusive, consumer(1), START).unwrap();
+    assert_eq!(d.add_consumer(Kind::Exclusive, consumer(2), START), Err(Busy::Exclusive));
+    assert_eq!(d.add_consumer(Kind::Shared, consumer(2), START), Err(Busy::OtherKind(Kind::Exclusive)));
+    assert_eq!(d.why(ConsumerId(1)), Some(Why::NoPermits(ConsumerId(1))));
+    d.flow(ConsumerId(1), 4);
+    assert_eq!(deliver(&mut d, &[1]), [(0, 1), (2, 1), (3, 1), (4, 1)]);
+    d.redeliver(ConsumerId(1), &[], at(0));
+    d.flow(ConsumerId(1), 100);
+    let again: Vec<i64> = deliver(&mut d, &[0, 1]).into_iter().map(|(entry, _)| entry).collect();
+    assert_eq!(again, (2..10).collect::<Vec<_>>());
+    d.remove_consumer(ConsumerId(1), at(5));
+    d.add_consumer(Kind::Shared, consumer(3), at(5)).unwrap();
+    d.flow(ConsumerId(3), 100);
+    assert_eq!(deliver(&mut d, &[]).first(), Some(&(6, 3)));
+}
+
+#[test]
+fn failover_hands_over_from_the_mark_delete_position() {
+    let mut d = Dispatcher::new(Kind::Failover, START);
+    d.add_consumer(Kind::Failover, consumer(2), START).unwrap();
+    assert_eq!(d.active(), Some(ConsumerId(2)));
+    d.flow(ConsumerId(2), 3);
+    assert_eq!(deliver(&mut d, &[]).len(), 3);
+    d.add_consumer(Kind::Failover, consumer(1), at(0)).unwrap();
+    assert_eq!(d.active(), Some(ConsumerId(1)), "the first by name");
+    assert_eq!(d.why(ConsumerId(2)), Some(Why::NotActive(ConsumerId(1))));
+    d.flow(ConsumerId(1), 1);
+    assert_eq!(deliver(&mut d, &[0]), [(1, 1)]);
+    d.remove_consumer(ConsumerId(1), at(0));
+    d.flow(ConsumerId(2), 1);
+    assert_eq!(deliver(&mut d, &[0]), [(1, 2)]);
+}
+
+#[test]
+fn shared_deals_in_turn_and_replays_first() {
+    let mut d = Dispatcher::new(Kind::Shared, START);
+    for id in [1, 2] {
+        d.add_consumer(Kind::Shared, consumer(id), START).unwrap();
+        d.flow(ConsumerId(id), 2);
+    }
+    assert_eq!(deliver(&mut d, &[]), [(0, 1), (1, 2), (2, 1), (3, 2)]);
+    d.acked(at(0));
+    d.redeliver(ConsumerId(2), &[at(3), at(0)], START);
+    assert_eq!((d.redelivery_count(at(3)), d.redelivery_count(at(0))), (1, 0));
+    d.remove_consumer(ConsumerId(1), START);
+    d.flow(ConsumerId(2), 3);
+    assert_eq!(deliver(&mut d, &[0]), [(2, 2), (3, 2), (4, 2)]);
+    assert_eq!(d.redelivery_count(at(2)), 0, "a consumer that left is not counted");
+}
+
+#[test]
+fn priorities_and_limits() {
+    let mut d = Dispatcher::new(Kind::Shared, START);
+    d.add_consumer(Kind::Shared, NewConsumer { priority: 1, ..consumer(1) }, START).unwrap();
+    d.add_consumer(Kind::Shared, NewConsumer { max_unacked: 2, ..consumer(2) }, START).unwrap();
+    d.flow(ConsumerId(1), 1);
+    d.flow(ConsumerId(2), 100);
+    assert_eq!(deliver(&mut d, &[]), [(0, 2), (1, 2), (2, 1)]);
+    assert_eq!(d.why(ConsumerId(2)), Some(Why::Unacked(ConsumerId(2), 2)));
+    d.acked(at(0));
+    d.set_room(ConsumerId(2), false);
+    assert_eq!(d.why(ConsumerId(2)), Some(Why::OutboxFull(ConsumerId(2))));
+    assert_eq!(deliver(&mut d, &[]), []);
+    d.set_room(ConsumerId(2), true);
+    assert_eq!(deliver(&mut d, &[]), [(3, 2)]);
+}
+
+#[test]
+fn a_batch_larger_than_the_permits_is_delivered() {
+    let mut d = Dispatcher::new(Kind::Shared, START);
+    d.add_consumer(Kind::Shared, consumer(1), START).unwrap();
+    d.flow(ConsumerId(1), 1);
+    assert_eq!(d.assign(at(0), 50), Some(ConsumerId(1)));
+    assert_eq!((d.consumers()[0].permits(), d.consumers()[0].unacked()), (-49, 50));
+    assert_eq!(d.assign(at(1), 1), None);
+}
+
+proptest! {
+    /// Whatever happens, an entry is never lost: once everyone has permits, all that is not acked is delivered, and
+    /// nothing twice.
+    #[test]
+    fn nothing_is_lost_or_doubled(calls in proptest::collection::vec((0u8..6, 1u64..4, 0i64..10), 0..60)) {
+        let mut d = Dispatcher::new(Kind::Shared, START);
+        let mut joined: Vec<u64> = vec![];
+        let mut acked: Vec<i64> = vec![];
+        let mut holders: BTreeMap<i64, u64> = BTreeMap::new();
+        let mut next_id = 10;
+        for (call, pick, entry) in calls {
+            let id = ConsumerId(joined.get(pick as usize % joined.len().max(1)).copied().unwrap_or(0));
+            match call {
+                0 => {
+                    next_id += 1;
+                    joined.push(next_id);
+                    d.add_consumer(Kind::Shared, consumer(next_id), START).unwrap();
+                }
+                1 => {
+                    d.remove_consumer(id, START);
+                    joined.retain(|joined| *joined != id.0);
+                    holders.retain(|_, holder| *holder != id.0);
+                    if joined.is_empty() {
+                        holders.clear();
+                    }
+                }
+                2 => d.flow(id, u32::try_from(pick).unwrap()),
+                3 => {
+                    acked.push(entry);
+                    d.acked(at(entry));
+                    holders.remove(&entry);
+                }
+                4 => {
+                    d.redeliver(id, &[at(entry)], START);
+                    if holders.get(&entry) == Some(&id.0) {
+                        holders.remove(&entry);
+                    }
+                }
+                _ => {
+                    for (entry, to) in deliver(&mut d, &acked) {
+                        prop_assert_eq!(holders.insert(entry, to), None, "entry {} delivered twice", entry);
+                    }
+                }
+            }
+        }
+        d.add_consumer(Kind::Shared, consumer(99), START).unwrap();
+        d.flow(ConsumerId(99), 1000);
+        for (entry, to) in deliver(&mut d, &acked) {
+            prop_assert_eq!(holders.insert(entry, to), None, "entry {} delivered twice", entry);
+        }
+        let missing: Vec<i64> = (0..10).filter(|e| !acked.contains(e) && !holders.contains_key(e)).collect();
+        prop_assert!(missing.is_empty(), "lost {:?}", missing);
+        let unacked: u64 = d.consumers().iter().map(ConsumerState::unacked).sum();
+        prop_assert_eq!(unacked, holders.len() as u64);
+    }
+}

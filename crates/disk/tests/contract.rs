@@ -1,4 +1,5 @@
 //! What every disk keeps, run on the real and the simulated one; then what only the simulated one does.
+#![expect(clippy::unwrap_used, reason = "the lint's exemption for tests does not reach their helper functions")]
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;

@@ -1,0 +1,16 @@
+//! What the REST API and the command line say to each other, as JSON.
+//!
+//! Deliberately not here: routes, and the text that a person sees.
+
+mod explain;
+
+pub use explain::{ConsumerReport, ProducerReport, SubscriptionReport, TopicReport};
+
+use serde::{Deserialize, Serialize};
+
+/// Why a request was refused, as every REST error says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// One sentence for the person who asked.
+    pub reason: String,
+}

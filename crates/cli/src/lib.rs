@@ -1,0 +1,18 @@
+//! The tools behind `geminga`'s sub-commands: what they ask a server, and how they show the answer to a person.
+//!
+//! Deliberately not here: anything that serves. Tools stand on the client library and on REST.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what tools do
+
+mod explain;
+
+use std::process::ExitCode;
+
+pub use explain::{ExplainArgs, run_explain};
+
+/// Prints the version of the binary.
+#[must_use]
+pub fn print_version(version: &str) -> ExitCode {
+    println!("geminga {version}");
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,42 @@
+//! `geminga`: one binary, many roles.
+//!
+//! This crate reads the command line, starts roles in their order and stops them in theirs. What a role does is below.
+//!
+//! Start reading at `standalone.rs`.
+
+mod bookie;
+mod bootstrap;
+mod standalone;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::standalone::StandaloneArgs;
+
+/// Apache Pulsar, rebuilt in Rust: a broker and its replicated storage in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "geminga", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Run everything in one process: metadata, storage, broker and REST. For development and small installations.
+    Standalone(StandaloneArgs),
+    /// Ask a running server what something is doing, and why it is not going on.
+    Explain(geminga_cli::ExplainArgs),
+    /// Print the version.
+    Version,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.role {
+        Role::Standalone(args) => standalone::run(&args),
+        Role::Explain(args) => geminga_cli::run_explain(&args),
+        Role::Version => geminga_cli::print_version(env!("CARGO_PKG_VERSION")),
+    }
+}

@@ -1,0 +1,202 @@
+//! Everything in one process: embedded metadata, one bookie, broker and REST.
+//!
+//! [`run`] is the whole life of the process: what is opened in which order, and in which order it stops.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use geminga_bookie_store::StoreOptions;
+use geminga_broker::{Broker, BrokerOptions};
+use geminga_disk::{Disk, RealDisk};
+use geminga_env::{Env, net, reply};
+use geminga_ledger::LedgerClient;
+use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache};
+use geminga_model::BookieId;
+use geminga_records::Quorum;
+use geminga_session::SessionConfig;
+use geminga_topic::{ProducerNames, TopicOptions};
+use tokio::runtime::Runtime;
+
+use crate::bookie::LocalBookie;
+use crate::bootstrap::{CLUSTER, bootstrap};
+
+/// How long the stop may take; then the process ends anyway, because a crash is always safe.
+const STOP_DEADLINE: Duration = Duration::from_secs(5);
+/// Bytes of the tails of all topics that are kept in memory.
+const TAIL_CACHE: usize = 64 << 20;
+/// Bytes that may wait for one connection's socket.
+const OUTBOX: usize = 1 << 20;
+/// Bytes that one connection may have published without a receipt.
+const INGRESS: usize = 16 << 20;
+/// Unacknowledged messages that one consumer may hold, as in Pulsar.
+const MAX_UNACKED: u64 = 50_000;
+
+/// Options of `geminga standalone`.
+///
+/// Example: geminga standalone --data-dir /var/lib/geminga --broker-port 6650
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: geminga standalone --data-dir ./data --bind-address 0.0.0.0 --advertised-address my-host"
+)]
+pub(crate) struct StandaloneArgs {
+    /// Where everything is kept. Made if it does not exist.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data_dir: PathBuf,
+    /// Port of the binary protocol; 0 picks a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 6650)]
+    broker_port: u16,
+    /// Port of REST; 0 picks a free one.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    web_port: u16,
+    /// Address to listen on. Anyone who reaches it may do everything: there is no authentication in this version.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    bind_address: IpAddr,
+    /// Host name or address that clients are told to connect to; by default the bind address, or localhost.
+    #[arg(long, value_name = "HOST")]
+    advertised_address: Option<String>,
+}
+
+/// Why the process does not start: one line that says what to do.
+type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Runs until it is told to stop by SIGINT or SIGTERM.
+pub(crate) fn run(args: &StandaloneArgs) -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GEMINGA_LOG").unwrap_or_else(|_| "info".into()))
+        .init();
+    match start_and_serve(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime(name: &'static str, threads: usize) -> Result<Runtime, StartError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    Ok(builder.worker_threads(threads).thread_name(name).enable_all().build()?)
+}
+
+fn start_and_serve(args: &StandaloneArgs) -> Result<(), StartError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (data, control) = (runtime("data", cores)?, runtime("control", 1)?);
+    let env = Env::real(data.handle().clone(), control.handle().clone());
+    let served = control.block_on(serve(args, &env, &data));
+    // Lanes and tasks that are left hold nothing that a restart would miss.
+    data.shutdown_background();
+    control.shutdown_background();
+    served
+}
+
+async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), StartError> {
+    let started = env.clock.now();
+    let disk = RealDisk;
+    disk.create_dir(&args.data_dir)?;
+    let _held = disk.lock_dir(&args.data_dir).map_err(|error| {
+        format!("{error}. Another geminga uses {}: stop it, or choose another --data-dir", args.data_dir.display())
+    })?;
+    let listen = |port: u16, option: &str| {
+        let address = SocketAddr::new(args.bind_address, port);
+        net::listen(address).map_err(|error| format!("cannot listen on {address}: {error}. Choose another {option}"))
+    };
+    let web = listen(args.web_port, "--web-port")?;
+    let binary = {
+        // The broker's socket belongs to the runtime that reads it.
+        let _data = data.enter();
+        listen(args.broker_port, "--broker-port")?
+    };
+    let host = args.advertised_address.clone().unwrap_or_else(|| advertised(args.bind_address));
+    let service_url = format!("pulsar://{host}:{}", binary.local_addr()?.port());
+    let web_url = format!("http://{host}:{}", web.local_addr()?.port());
+
+    let metadata = geminga_metastore::redb(env, &disk, &args.data_dir.join("metadata"))?;
+    let identity = bootstrap(env, &metadata, &service_url, &web_url).await?;
+    let bookie_id = BookieId::parse("standalone:3181")?;
+    let bookie = LocalBookie::start(
+        env,
+        Arc::new(RealDisk),
+        &args.data_dir.join("bookie"),
+        StoreOptions::new(bookie_id, &identity.instance),
+    )?;
+    let ledgers = ManagedLedgers {
+        env: env.clone(),
+        metadata: metadata.clone(),
+        ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookie.clone())),
+        quorum: Quorum::new(1, 1, 1)?,
+        rollover: Rollover::default(),
+        cache: TailCache::new(TAIL_CACHE),
+    };
+    let session = SessionConfig {
+        server_version: format!("Pulsar Server{}", env!("CARGO_PKG_VERSION")),
+        ..SessionConfig::default()
+    };
+    let names = format!("{CLUSTER}-{}", identity.broker_number);
+    let options = BrokerOptions {
+        topics: TopicOptions {
+            ledgers,
+            producer_names: Arc::new(ProducerNames::new(names)),
+            max_message_size: session.max_message_size,
+            max_unacked_per_consumer: MAX_UNACKED,
+        },
+        session,
+        through_service_url: is_loopback(&host),
+        service_url: service_url.clone(),
+        outbox_bytes: OUTBOX,
+        ingress_bytes: INGRESS,
+    };
+    let broker = Broker::new(env.clone(), metadata, options);
+    broker.serve(binary);
+    geminga_admin::serve(env, &broker, web);
+    if !args.bind_address.is_loopback() {
+        tracing::warn!(
+            "listening beyond this machine without authentication: anyone who reaches {host} may do everything"
+        );
+    }
+    tracing::info!("ready after {:?}: {service_url} and {web_url}", env.clock.now().since(started));
+
+    stop_requested().await?;
+    tracing::info!("stopping");
+    let deadline = env.clock.now() + STOP_DEADLINE;
+    tokio::select! {
+        biased;
+        () = stop(env, &broker, &bookie) => tracing::info!("stopped"),
+        () = env.clock.sleep_until(deadline) => {
+            tracing::warn!("not stopped within {STOP_DEADLINE:?}: ending anyway; nothing that was answered is lost");
+        }
+    }
+    Ok(())
+}
+
+/// The order of stopping: topics store what they have, connections end, then the log.
+async fn stop(env: &Env, broker: &Broker, bookie: &LocalBookie) {
+    broker.close().await;
+    let (done, mut closed) = reply();
+    bookie.close(done);
+    let _ = closed.wait().await;
+    env.control.stop_signal().stop();
+}
+
+async fn stop_requested() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        biased;
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}
+
+fn advertised(bind: IpAddr) -> String {
+    if bind.is_unspecified() { "localhost".to_owned() } else { bind.to_string() }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

@@ -1,0 +1,201 @@
+//! What a topic knows of a client connection: where to put what is for it, and whether it takes more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use geminga_env::Mailbox;
+use geminga_model::Position;
+use geminga_session::{Answer, ConsumerKey, ProducerKey, ProducerOpened, Refusal, RequestKey};
+use geminga_wire::ServerError;
+use parking_lot::Mutex;
+
+use crate::publish::ProducerId;
+use crate::subscription::ConsumerHandle;
+use crate::topic::TopicHandle;
+
+/// Something for a connection, put into its outbox.
+#[derive(Debug)]
+pub enum ConnectionItem {
+    /// A producer was opened, or not. With it, what to name in [`Publish`](crate::Publish).
+    ProducerOpened {
+        /// The producer.
+        producer: ProducerKey,
+        /// How it was opened, and its topic.
+        result: Result<(ProducerOpened, TopicHandle, ProducerId), Refusal>,
+    },
+    /// A producer is closed, because it asked or because its topic closed.
+    ProducerClosed(ProducerKey),
+    /// Outcomes of publishes, in the order of each producer's.
+    Receipts(Vec<Receipt>),
+    /// A consumer was added, or not.
+    ConsumerSubscribed {
+        /// The consumer.
+        consumer: ConsumerKey,
+        /// Where its commands go.
+        result: Result<ConsumerHandle, Refusal>,
+    },
+    /// A consumer is closed, because it asked or because its subscription closed.
+    ConsumerClosed(ConsumerKey),
+    /// A consumer of a Failover subscription became the active one, or stands by.
+    ActiveConsumer(ConsumerKey, bool),
+    /// Entries for a consumer, in order.
+    Deliver(ConsumerKey, Vec<Delivery>),
+    /// The answer to a request.
+    Answer(RequestKey, Result<Answer, Refusal>),
+}
+
+/// The outcome of a publish.
+#[derive(Debug)]
+pub struct Receipt {
+    /// The producer.
+    pub producer: ProducerKey,
+    /// The sequence id of the SEND.
+    pub sequence_id: u64,
+    /// Its highest sequence id, if it said one.
+    pub highest_sequence_id: Option<u64>,
+    /// Where it is stored, or why not.
+    pub result: Result<Position, (ServerError, String)>,
+}
+
+/// An entry for a consumer.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Where it is stored.
+    pub position: Position,
+    /// What was published.
+    pub payload: Bytes,
+    /// How often it was asked for again.
+    pub redelivery_count: u32,
+    /// Of a batch acked in part: what is left.
+    pub ack_set: Vec<i64>,
+    /// The epoch the consumer asked deliveries to carry.
+    pub consumer_epoch: Option<u64>,
+}
+
+/// What statistics show of a client, and what decides how entries are sent to it.
+#[derive(Clone, Debug, Default)]
+pub struct PeerInfo {
+    /// Its address.
+    pub address: String,
+    /// Its library and version.
+    pub client_version: String,
+}
+
+/// A connection, as seen from a topic. Clones are the same connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionHandle {
+    /// Its number, for grouping.
+    pub id: u64,
+    /// Who is at the other end.
+    pub peer: Arc<PeerInfo>,
+    outbox: Mailbox<ConnectionItem>,
+    gauge: Arc<OutboxGauge>,
+}
+
+impl ConnectionHandle {
+    /// The handle of a connection that reads its outbox from `outbox`'s inbox.
+    #[must_use]
+    pub fn new(id: u64, peer: PeerInfo, outbox: Mailbox<ConnectionItem>, gauge: Arc<OutboxGauge>) -> ConnectionHandle {
+        ConnectionHandle { id, peer: Arc::new(peer), outbox, gauge }
+    }
+
+    /// Puts an item into the outbox. If the connection is gone nobody needs it.
+    pub fn push(&self, item: ConnectionItem) {
+        drop(self.outbox.push(item));
+    }
+
+    /// Puts entries into the outbox and counts their bytes.
+    pub fn deliver(&self, consumer: ConsumerKey, entries: Vec<Delivery>) {
+        self.gauge.add(entries.iter().map(|entry| entry.payload.len()).sum());
+        self.push(ConnectionItem::Deliver(consumer, entries));
+    }
+
+    /// Answers a request.
+    pub fn answer(&self, request: RequestKey, answer: Result<Answer, Refusal>) {
+        self.push(ConnectionItem::Answer(request, answer));
+    }
+
+    /// Whether more may be delivered. If not, `drained` is called once when there is room again.
+    pub fn room_or(&self, drained: impl FnOnce() -> Box<dyn FnOnce() + Send>) -> bool {
+        self.gauge.room_or(drained)
+    }
+}
+
+/// Bytes delivered to a connection that its socket has not taken.
+pub struct OutboxGauge {
+    limit: usize,
+    bytes: AtomicUsize,
+    anyone_waits: AtomicBool,
+    waiting: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl OutboxGauge {
+    /// A gauge that is full at `limit` bytes.
+    #[must_use]
+    pub fn new(limit: usize) -> Arc<OutboxGauge> {
+        Arc::new(OutboxGauge {
+            limit,
+            bytes: AtomicUsize::new(0),
+            anyone_waits: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        })
+    }
+
+    fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// The socket took `bytes`. Below half of the limit those who wait are told, once.
+    pub fn sent(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+        if before - bytes < self.limit / 2 && self.anyone_waits.swap(false, Ordering::AcqRel) {
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            waiting.into_iter().for_each(|drained| drained());
+        }
+    }
+
+    fn room_or(&self, drained: impl FnOnce() -> Box<dyn FnOnce() + Send>) -> bool {
+        if self.bytes.load(Ordering::Acquire) < self.limit {
+            return true;
+        }
+        self.waiting.lock().push(drained());
+        self.anyone_waits.store(true, Ordering::Release);
+        // The socket may have drained between the look and the registration; then nobody else would tell.
+        if self.bytes.load(Ordering::Acquire) < self.limit / 2 {
+            self.sent(0);
+        }
+        false
+    }
+}
+
+impl std::fmt::Debug for OutboxGauge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutboxGauge").field("bytes", &self.bytes).field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_told_once_below_half() {
+        let gauge = OutboxGauge::new(100);
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = || {
+            let told = Arc::clone(&told);
+            Box::new(move || drop(told.fetch_add(1, Ordering::Relaxed))) as Box<dyn FnOnce() + Send>
+        };
+        assert!(gauge.room_or(tell));
+        gauge.add(120);
+        assert!(!gauge.room_or(tell));
+        gauge.sent(40);
+        assert_eq!(told.load(Ordering::Relaxed), 0);
+        gauge.sent(40);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        gauge.sent(40);
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert!(gauge.room_or(tell));
+    }
+}

@@ -1,0 +1,113 @@
+//! The consumers of a subscription: who they are, and what is on its way to them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use geminga_admin_model::ConsumerReport;
+use geminga_dispatch::{ConsumerId, Dispatcher};
+use geminga_session::{ConsumerKey, SubscribeSpec};
+
+use crate::connection::{ConnectionHandle, ConnectionItem, Delivery};
+
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) key: ConsumerKey,
+    pub(crate) connection: ConnectionHandle,
+    pub(crate) name: String,
+    pub(crate) epoch: Option<u64>,
+    /// Assigned in this turn.
+    outgoing: Vec<Delivery>,
+    /// Whether it knows that it is the active one, of Failover subscriptions.
+    told_active: Option<bool>,
+}
+
+/// By the id that the dispatcher knows them by.
+#[derive(Debug, Default)]
+pub(crate) struct Consumers {
+    by_id: BTreeMap<ConsumerId, Consumer>,
+    last_id: u64,
+}
+
+impl Consumers {
+    pub(crate) fn next_id(&mut self) -> ConsumerId {
+        self.last_id += 1;
+        ConsumerId(self.last_id)
+    }
+
+    pub(crate) fn add(&mut self, id: ConsumerId, key: ConsumerKey, connection: ConnectionHandle, spec: &SubscribeSpec) {
+        let (name, epoch) = (spec.consumer_name.clone(), spec.epoch);
+        self.by_id.insert(id, Consumer { key, connection, name, epoch, outgoing: vec![], told_active: None });
+    }
+
+    pub(crate) fn get(&self, id: ConsumerId) -> Option<&Consumer> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConsumerId) -> Option<&mut Consumer> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: ConsumerId) -> Option<Consumer> {
+        self.by_id.remove(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<ConsumerId> {
+        self.by_id.keys().copied().collect()
+    }
+
+    /// Takes an entry for a consumer; it leaves with [`Consumers::flush`].
+    pub(crate) fn push(&mut self, id: ConsumerId, mut delivery: Delivery) {
+        if let Some(consumer) = self.by_id.get_mut(&id) {
+            delivery.consumer_epoch = consumer.epoch;
+            consumer.outgoing.push(delivery);
+        }
+    }
+
+    /// Sends what a turn assigned.
+    pub(crate) fn flush(&mut self) {
+        for consumer in self.by_id.values_mut().filter(|consumer| !consumer.outgoing.is_empty()) {
+            consumer.connection.deliver(consumer.key, std::mem::take(&mut consumer.outgoing));
+        }
+    }
+
+    /// Tells the consumers of a Failover subscription who of them is the active one, where that changed.
+    pub(crate) fn tell_active(&mut self, active: Option<ConsumerId>) {
+        for (id, consumer) in &mut self.by_id {
+            let is_active = active == Some(*id);
+            if consumer.told_active != Some(is_active) {
+                consumer.told_active = Some(is_active);
+                consumer.connection.push(ConnectionItem::ActiveConsumer(consumer.key, is_active));
+            }
+        }
+    }
+
+    /// Cuts everyone off.
+    pub(crate) fn close_all(&mut self) -> Vec<ConsumerId> {
+        let ids = self.ids();
+        for consumer in std::mem::take(&mut self.by_id).into_values() {
+            consumer.connection.push(ConnectionItem::ConsumerClosed(consumer.key));
+        }
+        ids
+    }
+
+    pub(crate) fn report(&self, dispatcher: &Dispatcher) -> Vec<ConsumerReport> {
+        let report = |state: &geminga_dispatch::ConsumerState| {
+            let consumer = self.by_id.get(&state.id())?;
+            Some(ConsumerReport {
+                name: consumer.name.clone(),
+                address: consumer.connection.peer.address.clone(),
+                permits: state.permits(),
+                unacked: state.unacked(),
+                why: dispatcher.why(state.id()).map(|why| why.to_string()).unwrap_or_default(),
+            })
+        };
+        dispatcher.consumers().iter().filter_map(report).collect()
+    }
+}
+
+/// How long acks without a receipt wait for others, so that they are stored together.
+pub(crate) const COALESCE: Duration = Duration::from_millis(100);

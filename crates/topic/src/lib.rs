@@ -1,0 +1,25 @@
+//! One topic: a task that admits what is published, and a task for each subscription that delivers it.
+//!
+//! Others talk to a topic through its [`TopicHandle`], and to a subscription through the [`ConsumerHandle`] that a
+//! consumer was given. What topics and subscriptions have to say goes into the outbox of a connection, a
+//! [`ConnectionHandle`]. Nothing here ever waits for a connection, nor a connection for a topic.
+//!
+//! Deliberately not here: which topics there are and who owns them (`broker`), sockets, the rules of a connection
+//! (`session`).
+//!
+//! Start reading at [`TopicHandle`]; then `topic.rs` for the life of a topic, `publish.rs` and `subscription.rs`.
+
+mod connection;
+mod consumers;
+mod delivery;
+mod last_message;
+mod publish;
+mod refusal;
+mod seek;
+mod subscription;
+mod topic;
+
+pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};
+pub use publish::{ProducerId, ProducerNames, Publish};
+pub use subscription::{ConsumerHandle, ConsumerItem};
+pub use topic::{TopicEnd, TopicHandle, TopicOptions, open_topic};

@@ -1,0 +1,511 @@
+//! The life of a topic: it opens, serves, closes, and is gone.
+//!
+//! While it opens, requests wait in its hands. When its log fails, or it is told to close, everyone connected is told
+//! and looks it up again; the next open begins from what is stored. So nothing ever needs an unload to get unstuck.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use geminga_admin_model::{SubscriptionReport, TopicReport};
+use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
+use geminga_managed_ledger::{
+    Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
+    list_cursors, open,
+};
+use geminga_model::{LedgerId, Position, TopicName};
+use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, SubscribeSpec};
+
+use crate::connection::{ConnectionHandle, ConnectionItem};
+use crate::publish::{ProducerNames, Publish, Publishing};
+use crate::refusal::{closing, of_log};
+use crate::subscription::{Start, SubscriptionHandle, start_subscription};
+
+/// Items an owner works off before it lets others run.
+const TURN: usize = 256;
+
+/// What all topics of a broker share.
+#[derive(Clone, Debug)]
+pub struct TopicOptions {
+    /// Where logs are.
+    pub ledgers: ManagedLedgers,
+    /// Names for producers without one.
+    pub producer_names: Arc<ProducerNames>,
+    /// The largest entry.
+    pub max_message_size: usize,
+    /// Unacked messages a consumer may hold (`maxUnackedMessagesPerConsumer`).
+    pub max_unacked_per_consumer: u64,
+}
+
+/// How a topic ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopicEnd {
+    /// It was told to.
+    Closed,
+    /// It could not be opened, or its log failed.
+    Failed(ManagedLedgerError),
+    /// Its task panicked.
+    Panicked,
+}
+
+#[derive(Debug)]
+pub(crate) enum TopicItem {
+    Opened(Box<Result<(Opened, Vec<String>), ManagedLedgerError>>),
+    Appender(AppenderEvent),
+    OpenProducer(ProducerKey, ConnectionHandle, Box<ProducerSpec>),
+    CloseProducer(ProducerKey, ConnectionHandle),
+    Publish(Vec<Publish>),
+    Subscribe(ConsumerKey, ConnectionHandle, Box<SubscribeSpec>),
+    /// A durable subscription knows how far it has consumed.
+    MarkDeleted(Arc<str>, Position),
+    /// A subscription is gone: unsubscribed, or no longer needed.
+    SubscriptionEnded(Arc<str>),
+    /// A subscription's position is another owner's or cannot be stored.
+    SubscriptionFailed(Arc<str>, ManagedLedgerError),
+    Explain(Reply<TopicReport>),
+    Close(Reply<()>),
+    Closed,
+}
+
+/// A topic, for others. Clones are the same topic; what is sent after its end is refused as "being closed".
+#[derive(Clone, Debug)]
+pub struct TopicHandle {
+    name: TopicName,
+    mailbox: Mailbox<TopicItem>,
+}
+
+impl TopicHandle {
+    /// The topic's name.
+    #[must_use]
+    pub fn name(&self) -> &TopicName {
+        &self.name
+    }
+
+    /// Whether the topic is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
+    /// Opens a producer; answered by [`ConnectionItem::ProducerOpened`].
+    pub fn open_producer(&self, key: ProducerKey, connection: ConnectionHandle, spec: Box<ProducerSpec>) {
+        self.push(TopicItem::OpenProducer(key, connection, spec));
+    }
+
+    /// Closes a producer, after its publishes; answered by [`ConnectionItem::ProducerClosed`].
+    pub fn close_producer(&self, key: ProducerKey, connection: ConnectionHandle) {
+        self.push(TopicItem::CloseProducer(key, connection));
+    }
+
+    /// Publishes, in order; answered by [`ConnectionItem::Receipts`] in each producer's order.
+    pub fn publish(&self, batch: Vec<Publish>) {
+        self.push(TopicItem::Publish(batch));
+    }
+
+    /// Adds a consumer; answered by [`ConnectionItem::ConsumerSubscribed`].
+    pub fn subscribe(&self, key: ConsumerKey, connection: ConnectionHandle, spec: Box<SubscribeSpec>) {
+        self.push(TopicItem::Subscribe(key, connection, spec));
+    }
+
+    /// Tells what the topic is doing.
+    pub fn explain(&self, to: Reply<TopicReport>) {
+        self.push(TopicItem::Explain(to));
+    }
+
+    /// Closes the topic: positions are stored, the ledger is closed, everyone connected is told.
+    pub fn close(&self, done: Reply<()>) {
+        self.push(TopicItem::Close(done));
+    }
+
+    fn push(&self, item: TopicItem) {
+        if let Err(geminga_env::Closed(item)) = self.mailbox.push(item) {
+            refuse(item, &closing());
+        }
+    }
+}
+
+/// Answers a request that the topic will not do.
+fn refuse(item: TopicItem, why: &Refusal) {
+    match item {
+        TopicItem::OpenProducer(producer, connection, _) => {
+            connection.push(ConnectionItem::ProducerOpened { producer, result: Err(why.clone()) });
+        }
+        TopicItem::CloseProducer(key, connection) => connection.push(ConnectionItem::ProducerClosed(key)),
+        TopicItem::Subscribe(consumer, connection, _) => {
+            connection.push(ConnectionItem::ConsumerSubscribed { consumer, result: Err(why.clone()) });
+        }
+        TopicItem::Close(done) => done.send(()),
+        // Producers of these are told that they are closed; an explanation answers by being dropped.
+        TopicItem::Publish(_)
+        | TopicItem::Explain(_)
+        | TopicItem::Opened(_)
+        | TopicItem::Appender(_)
+        | TopicItem::MarkDeleted(..)
+        | TopicItem::SubscriptionEnded(_)
+        | TopicItem::SubscriptionFailed(..)
+        | TopicItem::Closed => {}
+    }
+}
+
+pub(crate) struct ToTopic(pub(crate) Mailbox<TopicItem>);
+
+impl AppenderSink for ToTopic {
+    fn deliver(&self, event: AppenderEvent) {
+        // After its end a topic's log belongs to whoever opens it next.
+        drop(self.0.push(TopicItem::Appender(event)));
+    }
+}
+
+/// Starts a topic. `create` makes it if it does not exist. `ended` is told once, when nothing of it is left.
+pub fn open_topic(
+    options: TopicOptions,
+    name: TopicName,
+    create: bool,
+    ended: impl FnOnce(TopicEnd) + Send + 'static,
+) -> TopicHandle {
+    let (mailbox, inbox) = mailbox();
+    let handle = TopicHandle { name: name.clone(), mailbox: mailbox.clone() };
+    let env = options.ledgers.env.clone();
+    let (opening, to) = (options.ledgers.clone(), mailbox.clone());
+    let topic = name.clone();
+    env.control.spawn("open topic", OnPanic::ExitProcess, async move {
+        let opened = async {
+            let opened = open(&opening, &topic, create).await?;
+            let cursors = list_cursors(&opening, &topic).await?;
+            Ok((opened, cursors))
+        };
+        drop(to.push(TopicItem::Opened(Box::new(opened.await))));
+    });
+    let ended = Arc::new(Ended(parking_lot::Mutex::new(Some(Box::new(ended)))));
+    let told = Arc::clone(&ended);
+    let on_panic = OnPanic::Tell(Box::new(move || told.tell(TopicEnd::Panicked)));
+    let task = Topic {
+        env: env.clone(),
+        options,
+        name,
+        me: mailbox,
+        phase: Phase::Opening(Vec::new()),
+        subscriptions: BTreeMap::new(),
+    };
+    env.data.spawn("topic", on_panic, async move {
+        let end = task.run(inbox).await;
+        ended.tell(end);
+    });
+    handle
+}
+
+/// Tells the end of a topic once, whichever way it comes.
+struct Ended(parking_lot::Mutex<Option<TellEnd>>);
+
+type TellEnd = Box<dyn FnOnce(TopicEnd) + Send>;
+
+impl Ended {
+    fn tell(&self, end: TopicEnd) {
+        let tell = self.0.lock().take();
+        if let Some(tell) = tell {
+            tell(end);
+        }
+    }
+}
+
+enum Phase {
+    /// The log is being opened; these wait for it.
+    Opening(Vec<TopicItem>),
+    Serving(Box<Serving>),
+    /// Subscriptions and log store what they have; these are answered then.
+    Closing(Vec<Reply<()>>),
+    Gone(TopicEnd),
+}
+
+struct Serving {
+    appender: Appender,
+    publishing: Publishing,
+    /// It is to close when what was published has its receipts; nothing new is admitted. These are answered then.
+    draining: Option<Vec<Reply<()>>>,
+}
+
+struct Subscription {
+    handle: SubscriptionHandle,
+    durable: bool,
+    mark_delete: Option<Position>,
+}
+
+struct Topic {
+    env: Env,
+    options: TopicOptions,
+    name: TopicName,
+    me: Mailbox<TopicItem>,
+    phase: Phase,
+    subscriptions: BTreeMap<Arc<str>, Subscription>,
+}
+
+impl Topic {
+    async fn run(mut self, mut inbox: Inbox<TopicItem>) -> TopicEnd {
+        let clock = self.env.clock;
+        let mut batch = Vec::new();
+        loop {
+            let deadline = match &self.phase {
+                Phase::Serving(serving) => serving.appender.deadline(),
+                _ => None,
+            };
+            tokio::select! {
+                biased;
+                () = inbox.wait() => {}
+                () = clock.sleep_until_some(deadline) => {}
+            }
+            inbox.take(&mut batch);
+            let mut items = batch.drain(..).peekable();
+            while items.peek().is_some() {
+                items.by_ref().take(TURN).for_each(|item| self.handle(item));
+                self.flush();
+                if items.peek().is_some() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            drop(items);
+            self.flush();
+            if let Phase::Gone(end) = &self.phase {
+                let end = end.clone();
+                self.refuse_rest(&mut inbox, &end);
+                return end;
+            }
+        }
+    }
+
+    /// Whoever asked while the topic went away is answered.
+    fn refuse_rest(&self, inbox: &mut Inbox<TopicItem>, end: &TopicEnd) {
+        let why = match end {
+            TopicEnd::Failed(error) => of_log(error),
+            TopicEnd::Closed | TopicEnd::Panicked => closing(),
+        };
+        inbox.close();
+        let mut left = Vec::new();
+        inbox.take(&mut left);
+        left.into_iter().for_each(|item| refuse(item, &why));
+    }
+
+    fn handle(&mut self, item: TopicItem) {
+        match (&mut self.phase, item) {
+            (_, TopicItem::Opened(opened)) => self.opened(*opened),
+            (Phase::Opening(waiting), TopicItem::Explain(to)) => {
+                to.send(TopicReport {
+                    topic: self.name.to_string(),
+                    state: format!("opening: taking over its log; {} requests wait", waiting.len()),
+                    ..TopicReport::default()
+                });
+            }
+            (Phase::Opening(waiting), item) => waiting.push(item),
+            (Phase::Closing(done), TopicItem::Close(reply)) => done.push(reply),
+            (Phase::Closing(_), TopicItem::Closed) => self.gone(TopicEnd::Closed),
+            (Phase::Closing(_), TopicItem::SubscriptionEnded(name)) => drop(self.subscriptions.remove(&name)),
+            (Phase::Closing(_), item) => refuse(item, &closing()),
+            (Phase::Gone(TopicEnd::Failed(error)), item) => refuse(item, &of_log(error)),
+            (Phase::Gone(_), item) => refuse(item, &closing()),
+            (Phase::Serving(_), item) => self.serve(item),
+        }
+    }
+
+    fn opened(&mut self, opened: Result<(Opened, Vec<String>), ManagedLedgerError>) {
+        let Phase::Opening(waiting) = &mut self.phase else { return };
+        let waiting = std::mem::take(waiting);
+        match opened {
+            Ok((opened, cursors)) => {
+                let log = Arc::clone(&opened.log);
+                let appender = opened.appender(Arc::new(ToTopic(self.me.clone())));
+                let options = &self.options;
+                let publishing = Publishing::new(Arc::clone(&options.producer_names), options.max_message_size);
+                self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None }));
+                for cursor in cursors {
+                    self.start(&log, &cursor, true, Start::Existing);
+                }
+                waiting.into_iter().for_each(|item| self.handle(item));
+            }
+            Err(error) => {
+                tracing::warn!(topic = %self.name, %error, "the topic cannot be opened");
+                let why = of_log(&error);
+                waiting.into_iter().for_each(|item| refuse(item, &why));
+                self.gone(TopicEnd::Failed(error));
+            }
+        }
+    }
+
+    fn serve(&mut self, item: TopicItem) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let now = self.env.clock.now();
+        if serving.draining.is_some()
+            && matches!(item, TopicItem::Publish(_) | TopicItem::OpenProducer(..) | TopicItem::Subscribe(..))
+        {
+            return refuse(item, &closing());
+        }
+        match item {
+            TopicItem::Appender(event) => serving.appender.handle_event(now, event),
+            TopicItem::Publish(batch) => {
+                batch.into_iter().for_each(|publish| serving.publishing.publish(now, publish, &mut serving.appender));
+            }
+            TopicItem::OpenProducer(producer, connection, spec) => {
+                let opened = serving.publishing.open(producer, connection.clone(), &spec);
+                let handle = TopicHandle { name: self.name.clone(), mailbox: self.me.clone() };
+                let result = opened.map(|(opened, id)| (opened, handle, id));
+                connection.push(ConnectionItem::ProducerOpened { producer, result });
+            }
+            TopicItem::CloseProducer(key, connection) => serving.publishing.close(key, &connection),
+            TopicItem::Subscribe(key, connection, spec) => {
+                let log = Arc::clone(serving.appender.log());
+                self.subscribe(&log, key, connection, spec);
+            }
+            TopicItem::MarkDeleted(name, position) => {
+                if let Some(subscription) = self.subscriptions.get_mut(&name) {
+                    subscription.mark_delete = Some(position);
+                }
+                self.trim();
+            }
+            TopicItem::SubscriptionEnded(name) => {
+                self.subscriptions.remove(&name);
+                self.trim();
+            }
+            TopicItem::SubscriptionFailed(name, error) => {
+                tracing::warn!(topic = %self.name, subscription = %name, %error, "a subscription failed: the topic is opened anew");
+                self.subscriptions.remove(&name);
+                self.fail(error);
+            }
+            TopicItem::Explain(to) => self.explain(to),
+            TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),
+            TopicItem::Opened(_) | TopicItem::Closed => {}
+        }
+    }
+
+    fn subscribe(&mut self, log: &Arc<Log>, key: ConsumerKey, connection: ConnectionHandle, spec: Box<SubscribeSpec>) {
+        let name = spec.subscription.clone();
+        if !self.subscriptions.contains_key(name.as_str()) {
+            self.start(log, &name, spec.durable, Start::of(&spec));
+        }
+        if let Some(subscription) = self.subscriptions.get(name.as_str()) {
+            subscription.handle.subscribe(key, connection, spec);
+        }
+    }
+
+    fn start(&mut self, log: &Arc<Log>, name: &str, durable: bool, start: Start) {
+        let name: Arc<str> = name.into();
+        let handle = start_subscription(
+            self.options.clone(),
+            self.name.clone(),
+            Arc::clone(&name),
+            Arc::clone(log),
+            self.me.clone(),
+            durable,
+            start,
+        );
+        self.subscriptions.insert(name, Subscription { handle, durable, mark_delete: None });
+    }
+
+    /// The end of a turn: submit, then receipts, then wake those that wait for new entries.
+    fn flush(&mut self) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let now = self.env.clock.now();
+        if serving.appender.deadline().is_some_and(|deadline| deadline <= now) {
+            serving.appender.handle_timeout(now);
+        }
+        serving.appender.flush();
+        if serving.publishing.send_receipts(&mut serving.appender) {
+            self.subscriptions.values().for_each(|subscription| subscription.handle.wake_if_waiting());
+        }
+        if let AppenderState::Failed(error) = serving.appender.state() {
+            self.fail(error);
+        } else if serving.draining.is_some() && serving.publishing.pending() == 0 {
+            self.close();
+        }
+    }
+
+    /// Drops ledgers that every durable subscription has consumed; with none, all but the one that is written.
+    fn trim(&mut self) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let mut first_kept = LedgerId(i64::MAX);
+        for subscription in self.subscriptions.values().filter(|subscription| subscription.durable) {
+            // One that does not know yet how far it is keeps everything.
+            let Some(mark_delete) = subscription.mark_delete else { return };
+            let next = serving.appender.log().with_extents(|extents| extents.next(mark_delete));
+            first_kept = first_kept.min(next.map_or(LedgerId(i64::MAX), |next| next.ledger));
+        }
+        serving.appender.trim(first_kept);
+    }
+
+    fn explain(&self, to: Reply<TopicReport>) {
+        let Phase::Serving(serving) = &self.phase else { return };
+        let state = match serving.appender.state() {
+            AppenderState::Idle => "serving; no ledger is open, the next message makes one".to_owned(),
+            AppenderState::Writing(ledger) => format!("serving; writing ledger {ledger}"),
+            AppenderState::Switching { since } => {
+                format!("serving; changing ledgers for {:?}", self.env.clock.now().since(since))
+            }
+            AppenderState::Failed(error) => format!("failed: {error}"),
+            AppenderState::Closed => "closed".to_owned(),
+        };
+        let log = serving.appender.log();
+        let mut report = TopicReport {
+            topic: self.name.to_string(),
+            state,
+            ledgers: log.with_extents(|e| e.iter().map(|(ledger, entries)| format!("{ledger} ({entries})")).collect()),
+            last_confirmed: log.last_confirmed().to_string(),
+            pending_publishes: serving.publishing.pending(),
+            producers: serving.publishing.report(),
+            subscriptions: Vec::new(),
+        };
+        let mut asked = Vec::new();
+        for (name, subscription) in &self.subscriptions {
+            let (ask, answer) = reply();
+            subscription.handle.explain(ask);
+            asked.push((name.to_string(), answer));
+        }
+        // Subscriptions answer by themselves; the topic goes on meanwhile.
+        self.env.control.spawn("explain topic", OnPanic::Log, async move {
+            for (name, mut answer) in asked {
+                let unanswered = SubscriptionReport { name, why: Some("it is closing".into()), ..Default::default() };
+                report.subscriptions.push(answer.wait().await.unwrap_or(unanswered));
+            }
+            to.send(report);
+        });
+    }
+
+    /// Tells everyone connected, stores positions, closes the ledger.
+    fn close(&mut self) {
+        let Phase::Serving(mut serving) = std::mem::replace(&mut self.phase, Phase::Closing(vec![])) else { return };
+        self.phase = Phase::Closing(serving.draining.take().unwrap_or_default());
+        let producers = serving.publishing.len();
+        serving.publishing.close_all();
+        let closing_log = serving.appender.close();
+        let mut ending = Vec::new();
+        for subscription in self.subscriptions.values() {
+            let (ask, answer) = reply();
+            subscription.handle.close(ask);
+            ending.push(answer);
+        }
+        let (me, name) = (self.me.clone(), self.name.clone());
+        tracing::debug!(topic = %name, producers, subscriptions = ending.len(), "closing");
+        self.env.control.spawn("close topic", OnPanic::ExitProcess, async move {
+            for mut answer in ending {
+                // A subscription that went away without an answer has nothing more to store.
+                let _ = answer.wait().await;
+            }
+            if let Err(error) = closing_log.await {
+                tracing::warn!(topic = %name, %error, "the last ledger is left to the next open");
+            }
+            drop(me.push(TopicItem::Closed));
+        });
+    }
+
+    fn fail(&mut self, error: ManagedLedgerError) {
+        if let Phase::Serving(serving) = &mut self.phase {
+            serving.publishing.close_all();
+            serving.draining.take().into_iter().flatten().for_each(|done| done.send(()));
+        }
+        for subscription in self.subscriptions.values() {
+            subscription.handle.abandon();
+        }
+        self.gone(TopicEnd::Failed(error));
+    }
+
+    fn gone(&mut self, end: TopicEnd) {
+        if let Phase::Closing(done) = std::mem::replace(&mut self.phase, Phase::Gone(end)) {
+            done.into_iter().for_each(|done| done.send(()));
+        }
+    }
+}

@@ -133,7 +133,7 @@ impl BookieLink for LocalBookie {
     fn add(&self, requests: &mut Vec<AddRequest>) {
         let mut items = requests.drain(..).map(LogItem::Add).collect();
         // After the end of the log the requests answer by being dropped.
-        drop(self.log.push_all(&mut items));
+        let _ = self.log.push_all(&mut items);
     }
 
     fn read(&self, request: ReadRequest) {

@@ -489,3 +489,9 @@ fn a_cumulative_ack_names_one_message() {
     let txn = AckCommand { txnid_least_bits: Some(0), txnid_most_bits: Some(0), ..ack(Some(8)) };
     assert_eq!(give(&mut session, txn), "ACK_RESPONSE:NotAllowedError");
 }
+
+/// Effects are moved several times on the way of each message.
+#[test]
+fn an_effect_is_small() {
+    assert!(size_of::<Effect>() <= 192, "{} bytes", size_of::<Effect>());
+}

@@ -268,24 +268,24 @@ impl Connection {
                 });
             }
             Effect::CloseConsumer { consumer } => self.close_consumer(consumer),
-            Effect::Flow { consumer, permits } => self.to_consumer(consumer, ConsumerItem::Flow(permits)),
+            Effect::Flow { consumer, permits } => self.tell_consumer(consumer, ConsumerItem::Flow(permits)),
             Effect::Ack { consumer, request, ack_type, message_ids, .. } => {
                 let message_ids = message_ids.into_vec();
-                self.to_consumer(consumer, ConsumerItem::Ack { ack_type, message_ids, request });
+                self.tell_consumer(consumer, ConsumerItem::Ack { ack_type, message_ids, request });
             }
             Effect::Redeliver { consumer, positions, epoch } => {
-                self.to_consumer(consumer, ConsumerItem::Redeliver { positions, epoch });
+                self.tell_consumer(consumer, ConsumerItem::Redeliver { positions, epoch });
             }
             Effect::Seek { request, consumer, target } => {
-                self.to_consumer(consumer, ConsumerItem::Seek(request, target))
+                self.tell_consumer(consumer, ConsumerItem::Seek(request, target))
             }
             Effect::Unsubscribe { request, consumer, force } => {
-                self.to_consumer(consumer, ConsumerItem::Unsubscribe(request, force));
+                self.tell_consumer(consumer, ConsumerItem::Unsubscribe(request, force));
             }
             Effect::LastMessageId { request, consumer } => {
-                self.to_consumer(consumer, ConsumerItem::LastMessageId(request));
+                self.tell_consumer(consumer, ConsumerItem::LastMessageId(request));
             }
-            Effect::ConsumerStats { request, consumer } => self.to_consumer(consumer, ConsumerItem::Stats(request)),
+            Effect::ConsumerStats { request, consumer } => self.tell_consumer(consumer, ConsumerItem::Stats(request)),
             Effect::Lookup { request, topic, listener, .. } => {
                 let broker = self.broker.clone();
                 self.answer_later(request, async move {
@@ -394,7 +394,7 @@ impl Connection {
         }
     }
 
-    fn to_consumer(&mut self, key: ConsumerKey, item: ConsumerItem) {
+    fn tell_consumer(&mut self, key: ConsumerKey, item: ConsumerItem) {
         match self.consumers.get_mut(&key) {
             Some(Consumer::Open { handle, .. }) => handle.push(item),
             Some(Consumer::Opening { early, .. }) => early.push(item),

@@ -2,8 +2,11 @@
 //!
 //! Deliberately not here: routes, and the text that a person sees.
 
+pub mod body;
+mod broker;
 mod explain;
 
+pub use broker::{LookupData, RuntimeConfiguration};
 pub use explain::{ConsumerReport, ProducerReport, SubscriptionReport, TopicReport};
 
 use serde::{Deserialize, Serialize};

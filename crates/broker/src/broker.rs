@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use geminga_env::{Env, OnPanic, Scope, reply};
-use geminga_managed_ledger::ManagedLedgerError;
+use geminga_env::{Env, OnPanic, Scope};
+use geminga_managed_ledger::ManagedLedgers;
 use geminga_metastore::MetadataStore;
 use geminga_model::TopicName;
-use geminga_session::SessionConfig;
-use geminga_topic::{TopicEnd, TopicHandle, TopicOptions, open_topic};
-use hashbrown::HashMap;
-use parking_lot::Mutex;
+use geminga_session::{Refusal, SessionConfig};
+use geminga_topic::{TopicHandle, TopicOptions};
+use geminga_wire::ServerError;
 use tokio::net::TcpListener;
 
 use crate::connection::run_connection;
+use crate::open_topics::OpenTopics;
 
 /// What a broker is started with.
 #[derive(Clone, Debug)]
@@ -22,8 +22,12 @@ pub struct BrokerOptions {
     pub session: SessionConfig,
     /// What its topics share.
     pub topics: TopicOptions,
+    /// The cluster that the broker belongs to.
+    pub cluster: String,
     /// The address that lookups answer with: `pulsar://host:port`.
     pub service_url: String,
+    /// The address of REST that lookups answer with: `http://host:port`.
+    pub web_service_url: String,
     /// Whether clients are to keep to the address they dialled. Fact: so for a standalone that advertises loopback.
     pub through_service_url: bool,
     /// Bytes that may be delivered to a connection before its socket took them.
@@ -43,7 +47,9 @@ struct Shared {
     options: BrokerOptions,
     session: Arc<SessionConfig>,
     topics: OpenTopics,
+    /// The task that accepts, and below it those of the clients.
     connections: Scope,
+    clients: Scope,
     next_connection: AtomicU64,
 }
 
@@ -58,6 +64,7 @@ impl Broker {
             metadata,
             options,
             topics: OpenTopics::default(),
+            clients: connections.child("clients"),
             connections,
             next_connection: AtomicU64::new(1),
         }))
@@ -66,7 +73,7 @@ impl Broker {
     /// Accepts connections until the broker is closed.
     pub fn serve(&self, listener: TcpListener) {
         let broker = self.clone();
-        let scope = self.0.connections.clone();
+        let scope = self.0.clients.clone();
         self.0.connections.spawn("accept", OnPanic::ExitProcess, async move {
             let stop = scope.stop_signal().clone();
             loop {
@@ -96,6 +103,7 @@ impl Broker {
     pub async fn close(&self) {
         self.0.topics.close().await;
         self.0.connections.close().await;
+        self.0.clients.close().await;
     }
 
     /// The topics that are open.
@@ -106,9 +114,22 @@ impl Broker {
 
     /// The topic, opened if it is not; with `create` it is made if it does not exist. It may still turn out that it
     /// cannot be opened; then it refuses what it is asked.
+    ///
+    /// # Errors
+    /// It is being deleted.
+    pub fn topic(&self, name: &TopicName, create: bool) -> Result<TopicHandle, Refusal> {
+        let being_deleted = || Refusal::new(ServerError::ServiceNotReady, format!("{name} is being deleted"));
+        self.0.topics.get_or_open(name, &self.0.options.topics, create).ok_or_else(being_deleted)
+    }
+
+    /// How many clients are connected.
     #[must_use]
-    pub fn topic(&self, name: &TopicName, create: bool) -> TopicHandle {
-        self.0.topics.get_or_open(name, &self.0.options.topics, create)
+    pub fn connections(&self) -> usize {
+        self.0.clients.running()
+    }
+
+    pub(crate) fn ledgers(&self) -> &ManagedLedgers {
+        &self.0.options.topics.ledgers
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -119,85 +140,13 @@ impl Broker {
         &self.0.metadata
     }
 
-    pub(crate) fn options(&self) -> &BrokerOptions {
+    /// What it was started with.
+    #[must_use]
+    pub fn options(&self) -> &BrokerOptions {
         &self.0.options
     }
 
     pub(crate) fn session(&self) -> &Arc<SessionConfig> {
         &self.0.session
-    }
-}
-
-/// The topics that are open, or being opened. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct OpenTopics(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    topics: HashMap<TopicName, TopicHandle>,
-    closed: bool,
-}
-
-impl OpenTopics {
-    /// The topic, if it is open.
-    #[must_use]
-    pub fn get(&self, name: &TopicName) -> Option<TopicHandle> {
-        self.0.lock().topics.get(name).filter(|topic| !topic.is_gone()).cloned()
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.lock().topics.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn get_or_open(&self, name: &TopicName, options: &TopicOptions, create: bool) -> TopicHandle {
-        let mut state = self.0.lock();
-        if let Some(open) = state.topics.get(name).filter(|topic| !topic.is_gone()) {
-            return open.clone();
-        }
-        let (topics, gone) = (self.clone(), name.clone());
-        let ended = move |end: TopicEnd| {
-            match &end {
-                TopicEnd::Closed => {}
-                TopicEnd::Failed(ManagedLedgerError::NotFound) => {}
-                TopicEnd::Failed(error) => tracing::warn!(topic = %gone, %error, "the topic ended"),
-                TopicEnd::Panicked => tracing::error!(topic = %gone, "the topic's task panicked; it is opened anew"),
-            }
-            // Unless it was opened anew already.
-            let mut state = topics.0.lock();
-            if state.topics.get(&gone).is_some_and(TopicHandle::is_gone) {
-                state.topics.remove(&gone);
-            }
-        };
-        let topic = open_topic(options.clone(), name.clone(), create, ended);
-        if !state.closed {
-            state.topics.insert(name.clone(), topic.clone());
-        }
-        topic
-    }
-
-    async fn close(&self) {
-        let topics: Vec<TopicHandle> = {
-            let mut state = self.0.lock();
-            state.closed = true;
-            state.topics.drain().map(|(_, topic)| topic).collect()
-        };
-        let mut closing = Vec::new();
-        for topic in topics {
-            let (done, answer) = reply();
-            topic.close(done);
-            closing.push(answer);
-        }
-        for mut answer in closing {
-            // A topic that went away without an answer has nothing more to store.
-            let _ = answer.wait().await;
-        }
     }
 }

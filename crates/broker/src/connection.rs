@@ -295,10 +295,15 @@ impl Connection {
             Effect::PartitionMetadata { request, topic, auto_create } => {
                 let broker = self.broker.clone();
                 self.answer_later(request, async move {
-                    broker.partitions(&topic, auto_create).await.map(Answer::Partitions)
+                    Ok(Answer::Partitions(broker.partitions(&topic, auto_create).await?.partitions))
                 });
             }
-            Effect::TopicsOfNamespace { request, .. } => self.refuse(request, "listing topics"),
+            Effect::TopicsOfNamespace { request, namespace, mode, pattern, hash } => {
+                let broker = self.broker.clone();
+                self.answer_later(request, async move {
+                    broker.topic_list(&namespace, mode, pattern.as_deref(), hash.as_deref()).await
+                });
+            }
             Effect::GetSchema { request, .. } | Effect::GetOrCreateSchema { request, .. } => {
                 self.refuse(request, "schemas");
             }
@@ -338,7 +343,7 @@ impl Connection {
         let broker = self.broker.clone();
         self.broker.env().control.spawn("admit", OnPanic::Log, async move {
             let checked = broker.check_topic(&name).await;
-            then(checked.map(|()| broker.topic(&name, create)));
+            then(checked.map_err(Refusal::from).and_then(|()| broker.topic(&name, create)));
         });
     }
 

@@ -3,14 +3,28 @@
 //! [`Broker::serve`] accepts connections; each has one task that owns its socket and its `session`. What a session
 //! wants is handed to topics ([`Broker::topic`]) or answered from metadata.
 //!
+//! What is asked by the binary protocol and by REST alike is answered in one place: `names.rs`, `tenants.rs`,
+//! `namespaces.rs` and `topics.rs`, whose errors are [`AdminError`]s.
+//!
 //! Deliberately not here: REST (`admin`), what happens within a topic (`topic`), which broker owns what when there are
 //! several.
 //!
 //! Start reading at [`Broker`], then `connection.rs`.
 
+mod admin_error;
 mod broker;
 mod connection;
 mod names;
+mod namespaces;
+mod open_topics;
 mod outbox;
+mod tenants;
+mod topic_list;
+mod topics;
 
-pub use broker::{Broker, BrokerOptions, OpenTopics};
+#[cfg(test)]
+mod tests;
+
+pub use admin_error::AdminError;
+pub use broker::{Broker, BrokerOptions};
+pub use open_topics::OpenTopics;

@@ -1,71 +1,50 @@
 //! What is known of topics by their names alone: whether their namespace exists, how many partitions they have, which
 //! broker serves them.
 
-use geminga_metastore::MetadataError;
-use geminga_model::{Domain, NamespaceName, TopicName};
-use geminga_records::{PartitionedTopicMetadata, Policies, RecordError, paths};
+use geminga_model::{Domain, TopicName};
+use geminga_records::PartitionedTopicMetadata;
 use geminga_session::{LookupAnswer, Refusal};
 use geminga_wire::ServerError;
+use serde_json::Map;
 
+use crate::admin_error::AdminError;
 use crate::broker::Broker;
 
-fn metadata_error(error: &MetadataError) -> Refusal {
-    Refusal::new(ServerError::MetadataError, error.to_string())
-}
-
-fn record_error(path: &str, error: &RecordError) -> Refusal {
-    Refusal::new(ServerError::MetadataError, format!("the node {path}: {error}"))
-}
-
 impl Broker {
-    /// Whether topics of the namespace may be used.
-    ///
-    /// Fact: clients expect TopicNotFound for a missing tenant or namespace, at once.
-    pub(crate) async fn check_namespace(&self, namespace: &NamespaceName) -> Result<(), Refusal> {
-        let path = paths::namespace(namespace);
-        let node = self.metadata().get(&path).await.map_err(|error| metadata_error(&error))?;
-        let missing = || {
-            let tenant = namespace.tenant();
-            let text = format!("Namespace {namespace} not found: create tenant {tenant} and the namespace first");
-            Refusal::new(ServerError::TopicNotFound, text)
-        };
-        let policies =
-            Policies::decode(&node.ok_or_else(missing)?.value).map_err(|error| record_error(&path, &error))?;
-        if policies.deleted { Err(missing()) } else { Ok(()) }
-    }
-
     /// Whether a producer or consumer may use the topic.
-    pub(crate) async fn check_topic(&self, topic: &TopicName) -> Result<(), Refusal> {
+    pub(crate) async fn check_topic(&self, topic: &TopicName) -> Result<(), AdminError> {
         if topic.domain() == Domain::NonPersistent {
-            return Err(Refusal::new(ServerError::NotAllowedError, "non-persistent topics: not in this version"));
+            return Err(AdminError::NotInThisVersion("non-persistent topics".to_owned()));
         }
-        self.check_namespace(topic.namespace()).await
+        self.policies(topic.namespace()).await.map(drop)
     }
 
-    /// The partition count of a topic, 0 if it is not partitioned.
-    pub(crate) async fn partitions(&self, topic: &TopicName, auto_create: bool) -> Result<u32, Refusal> {
+    /// How many partitions a topic has, 0 if it is not partitioned. One that does not exist has none if `auto_create`.
+    ///
+    /// # Errors
+    /// [`AdminError::TopicNotFound`], or that of its namespace.
+    pub async fn partitions(
+        &self,
+        topic: &TopicName,
+        auto_create: bool,
+    ) -> Result<PartitionedTopicMetadata, AdminError> {
         self.check_topic(topic).await?;
-        if topic.partition().is_some() {
-            return Ok(0);
-        }
-        let path = paths::partitioned_topic(topic);
-        let node = self.metadata().get(&path).await.map_err(|error| metadata_error(&error))?;
-        if let Some(node) = node {
-            let found = PartitionedTopicMetadata::decode(&node.value).map_err(|error| record_error(&path, &error))?;
-            return Ok(found.partitions);
-        }
-        if !auto_create {
-            let path = paths::managed_ledger(topic);
-            let exists = self.metadata().get(&path).await.map_err(|error| metadata_error(&error))?.is_some();
-            if !exists {
-                return Err(Refusal::new(ServerError::TopicNotFound, format!("Topic {topic} not found")));
+        if topic.partition().is_none() {
+            if let Some((found, _)) = self.partitioned_topic(topic).await? {
+                return Ok(found);
+            }
+            if !auto_create && !self.topic_exists(topic).await? {
+                return Err(AdminError::TopicNotFound(topic.clone()));
             }
         }
-        Ok(0)
+        Ok(PartitionedTopicMetadata { partitions: 0, deleted: false, unknown: Map::new() })
     }
 
     /// Who serves the topic: this broker, which owns everything.
-    pub(crate) async fn lookup(&self, topic: &TopicName, listener: Option<&str>) -> Result<LookupAnswer, Refusal> {
+    ///
+    /// # Errors
+    /// What its client is told.
+    pub async fn lookup(&self, topic: &TopicName, listener: Option<&str>) -> Result<LookupAnswer, Refusal> {
         self.check_topic(topic).await?;
         if let Some(listener) = listener {
             // Fact: the C++ client looks for these words; with others it would close its connection and try on.

@@ -14,6 +14,10 @@ pub const INSTANCE_ID: &str = "/ledgers/INSTANCEID";
 pub const CLUSTERS: &str = "/admin/clusters";
 /// Parent of tenants, and below them of namespaces.
 pub const POLICIES: &str = "/admin/policies";
+/// Parent of tenants, and below them of the policies of namespaces that are one cluster's alone.
+pub const LOCAL_POLICIES: &str = "/admin/local-policies";
+/// Parent of tenants, below them of namespaces, of domains, and of partitioned topics.
+pub const PARTITIONED_TOPICS: &str = "/admin/partitioned-topics";
 /// Parent of the managed ledgers.
 pub const MANAGED_LEDGERS: &str = "/managed-ledgers";
 /// Parent of the sequential nodes by which brokers number themselves for the names of their producers.
@@ -84,7 +88,7 @@ pub fn namespace(namespace: &NamespaceName) -> String {
 /// The policies of a namespace that are this cluster's alone: its bundles.
 #[must_use]
 pub fn local_policies(namespace: &NamespaceName) -> String {
-    format!("/admin/local-policies/{namespace}")
+    format!("{LOCAL_POLICIES}/{namespace}")
 }
 
 /// The partition count of a partitioned topic.
@@ -100,7 +104,24 @@ pub fn partitioned_topic(topic: &TopicName) -> String {
 /// The parent of a namespace's partitioned topics of one domain.
 #[must_use]
 pub fn partitioned_topics_of(namespace: &NamespaceName, domain: &str) -> String {
-    format!("/admin/partitioned-topics/{namespace}/{domain}")
+    format!("{PARTITIONED_TOPICS}/{namespace}/{domain}")
+}
+
+/// Nodes that are made as parents of what a namespace has, from the lowest up.
+#[must_use]
+pub fn parents_of_namespace(namespace: &NamespaceName) -> Vec<String> {
+    vec![
+        managed_ledgers_of(namespace),
+        format!("{MANAGED_LEDGERS}/{namespace}"),
+        partitioned_topics_of(namespace, "persistent"),
+        format!("{PARTITIONED_TOPICS}/{namespace}"),
+    ]
+}
+
+/// Nodes that are made as parents of what a tenant's namespaces have.
+#[must_use]
+pub fn parents_of_tenant(tenant: &str) -> Vec<String> {
+    [MANAGED_LEDGERS, PARTITIONED_TOPICS, LOCAL_POLICIES].map(|parent| format!("{parent}/{tenant}")).to_vec()
 }
 
 #[cfg(test)]
@@ -124,5 +145,8 @@ mod tests {
         assert_eq!(cursor(&topic, "s/1"), "/managed-ledgers/t/n/persistent/a+b/s%2F1");
         assert_eq!(partitioned_topic(&topic), "/admin/partitioned-topics/t/n/persistent/a+b");
         assert_eq!(namespace(topic.namespace()), "/admin/policies/t/n");
+        assert_eq!(local_policies(topic.namespace()), "/admin/local-policies/t/n");
+        assert_eq!(parents_of_namespace(topic.namespace())[1], "/managed-ledgers/t/n");
+        assert_eq!(parents_of_tenant("t")[1], "/admin/partitioned-topics/t");
     }
 }

@@ -146,7 +146,9 @@ async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), S
         },
         session,
         through_service_url: is_loopback(&host),
+        cluster: CLUSTER.to_owned(),
         service_url: service_url.clone(),
+        web_service_url: web_url.clone(),
         outbox_bytes: OUTBOX,
         ingress_bytes: INGRESS,
     };

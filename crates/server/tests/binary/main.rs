@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test; the exception of clippy.toml covers test functions alone")]
 
 mod quick_start;
+mod rest;
 mod server;

@@ -69,6 +69,15 @@ impl Server {
         Output { status: self.process.wait().unwrap(), stdout: String::new(), stderr }
     }
 
+    /// Asks REST; gives the status and the body.
+    pub(crate) fn rest(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build().into();
+        let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.web_url));
+        let mut response = agent.run(request.body(body.to_owned()).unwrap()).unwrap();
+        (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+    }
+
     /// Starts `geminga client` with `words`.
     pub(crate) fn client(&self, words: &[&str]) -> Running {
         let words = [&["client", "--url", &self.service_url], words].concat();

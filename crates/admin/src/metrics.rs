@@ -1,0 +1,91 @@
+//! The text that Prometheus reads.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use geminga_disk::{Disk, OpenMode};
+use geminga_model::UnixMillis;
+
+/// What the broker knows of itself.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) cluster: String,
+    pub(crate) started: UnixMillis,
+    pub(crate) connections: usize,
+    pub(crate) topics: usize,
+}
+
+/// What the system knows of the process; nothing where it does not say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Process {
+    resident_bytes: Option<u64>,
+    threads: Option<u64>,
+}
+
+/// Asks the system. Fact: Linux answers in `/proc/self/status`, a few KiB of `<name>: <value>` lines.
+pub(crate) fn process(disk: &dyn Disk) -> Process {
+    let Ok(file) = disk.open(Path::new("/proc/self/status"), OpenMode::Read) else { return Process::default() };
+    let mut buffer = vec![0; 8192];
+    let length = file.read_at(0, &mut buffer).unwrap_or(0);
+    parse(&String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()))
+}
+
+fn parse(status: &str) -> Process {
+    let value = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Process { resident_bytes: value("VmRSS:").map(|kib| kib * 1024), threads: value("Threads:") }
+}
+
+/// Names are Pulsar's and those that Prometheus recommends for processes.
+pub(crate) fn render(facts: &Facts, process: &Process) -> String {
+    let mut text = String::new();
+    let cluster = facts.cluster.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut gauge = |name: &str, help: &str, labels: &str, value: &dyn std::fmt::Display| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{labels} {value}");
+    };
+    let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    let of_cluster = format!("{{cluster=\"{cluster}\"}}");
+    gauge("geminga_build_info", "The version that runs.", &version, &1);
+    gauge("pulsar_active_connections", "Clients that are connected.", &of_cluster, &facts.connections);
+    gauge("pulsar_broker_topics_count", "Topics that are open.", &of_cluster, &facts.topics);
+    let started = format!("{}.{:03}", facts.started.0.div_euclid(1000), facts.started.0.rem_euclid(1000));
+    gauge("process_start_time_seconds", "When the process began to serve, since 1970.", "", &started);
+    if let Some(bytes) = &process.resident_bytes {
+        gauge("process_resident_memory_bytes", "Memory that the process occupies.", "", bytes);
+    }
+    if let Some(threads) = &process.threads {
+        gauge("process_threads", "Threads of the process.", "", threads);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says() {
+        let status = "Name:\tgeminga\nVmRSS:\t    1024 kB\nThreads:\t7\n";
+        assert_eq!(parse(status), Process { resident_bytes: Some(1 << 20), threads: Some(7) });
+        assert_eq!(parse("VmRSS:\nThreads: x"), Process::default());
+    }
+
+    #[test]
+    fn the_text() {
+        let facts = Facts { cluster: "a\"b".into(), started: UnixMillis(1_700_000_000_005), connections: 2, topics: 3 };
+        let text = render(&facts, &Process { resident_bytes: None, threads: Some(7) });
+        for line in [
+            "pulsar_active_connections{cluster=\"a\\\"b\"} 2",
+            "pulsar_broker_topics_count{cluster=\"a\\\"b\"} 3",
+            "process_start_time_seconds 1700000000.005",
+            "process_threads 7",
+            "# TYPE process_threads gauge",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+        assert!(!text.contains("resident"));
+    }
+}

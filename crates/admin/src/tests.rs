@@ -1,0 +1,274 @@
+//! Requests as the clients of Pulsar send them, to a broker on metadata and bookies in memory.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, header};
+use geminga_broker::{Broker, BrokerOptions};
+use geminga_env::Env;
+use geminga_ledger::LedgerClient;
+use geminga_ledger::memory::MemoryBookies;
+use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache};
+use geminga_metastore::{Expected, memory};
+use geminga_records::{ClusterData, Quorum, paths};
+use geminga_session::SessionConfig;
+use geminga_topic::{ProducerNames, TopicOptions};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+
+struct Rest(Router);
+
+async fn rest() -> Rest {
+    let env = Env::simulated(1);
+    let metadata = memory(env.clock);
+    let cluster = ClusterData { service_url: Some("http://localhost:8080".into()), ..ClusterData::default() };
+    for name in ["standalone", "other"] {
+        metadata.put(&paths::cluster(name), cluster.encode(), Expected::Absent).await.unwrap();
+    }
+    let ledgers = ManagedLedgers {
+        ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(MemoryBookies::new(1))),
+        metadata: metadata.clone(),
+        env: env.clone(),
+        quorum: Quorum::new(1, 1, 1).unwrap(),
+        rollover: Rollover::default(),
+        cache: TailCache::new(1 << 20),
+    };
+    let topics = TopicOptions {
+        ledgers,
+        producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
+        max_message_size: 1 << 20,
+        max_unacked_per_consumer: 50_000,
+    };
+    let options = BrokerOptions {
+        session: SessionConfig::default(),
+        topics,
+        cluster: "standalone".into(),
+        service_url: "pulsar://localhost:6650".into(),
+        web_service_url: "http://localhost:8080".into(),
+        through_service_url: true,
+        outbox_bytes: 1 << 20,
+        ingress_bytes: 1 << 20,
+    };
+    let broker = Broker::new(env.clone(), metadata, options);
+    let rest = Rest(routes::routes(Api { started: env.clock.wall(), env, broker }));
+    rest.is("PUT", "tenants/t", r#"{"adminRoles":null,"allowedClusters":["standalone"]}"#, 204).await;
+    rest.is("PUT", "namespaces/t/n", "", 204).await;
+    rest
+}
+
+impl Rest {
+    /// The status, and the body as JSON or as text.
+    async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/admin/v2/{path}") };
+        let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
+        let response = self.0.clone().oneshot(request).await.unwrap();
+        let (status, ends) = (response.status(), response.headers().contains_key(header::CONNECTION));
+        assert_eq!(ends, method == Method::DELETE);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert_eq!(text.is_empty(), status == StatusCode::NO_CONTENT, "{text}");
+        (status.as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Asks, and expects a status; of a refusal gives the reason.
+    async fn is(&self, method: &str, path: &str, body: &str, expected: u16) -> String {
+        let (status, answer) = self.ask(method, path, body).await;
+        assert_eq!(status, expected, "{method} {path} {body}: {answer}");
+        let reason = answer.get("reason").and_then(Value::as_str).unwrap_or_default();
+        assert_eq!(reason.is_empty(), status < 300, "{method} {path}: {answer}");
+        reason.to_owned()
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, answer) = self.ask("GET", path, "").await;
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_and_tenants() {
+    let rest = rest().await;
+    assert_eq!(rest.get("clusters").await, json!(["other", "standalone"]));
+    assert_eq!(rest.get("clusters/standalone").await, json!({"serviceUrl": "http://localhost:8080"}));
+    assert_eq!(rest.is("GET", "clusters/none", "", 404).await, "Cluster does not exist");
+    assert_eq!(rest.get("tenants").await, json!(["t"]));
+    assert_eq!(rest.get("tenants/t").await, json!({"adminRoles": [], "allowedClusters": ["standalone"]}));
+
+    let info = r#"{"adminRoles":["a"],"allowedClusters":["standalone"],"more":1}"#;
+    assert_eq!(rest.is("PUT", "tenants/t", info, 409).await, "Tenant already exist");
+    for (name, body, status) in [
+        ("u", "", 412),
+        ("u", "null", 412),
+        ("u", "[]", 400),
+        ("u", "{", 400),
+        ("u", r#"{"allowedClusters":["nowhere"]}"#, 412),
+        ("u", r#"{"adminRoles":[" a"],"allowedClusters":["standalone"]}"#, 412),
+        ("%20", info, 412),
+        ("a%2Fb", info, 412),
+    ] {
+        rest.is("PUT", &format!("tenants/{name}"), body, status).await;
+    }
+    assert_eq!(rest.is("POST", "tenants/u", info, 404).await, "Tenant does not exist");
+    rest.is("PUT", "tenants/u", info, 204).await;
+    let both = r#"{"adminRoles":["b"],"allowedClusters":["standalone","other"]}"#;
+    rest.is("POST", "tenants/u", both, 204).await;
+    assert_eq!(rest.get("tenants/u").await, serde_json::from_str::<Value>(both).unwrap());
+    let moved = r#"{"allowedClusters":["other"]}"#;
+    assert!(rest.is("POST", "tenants/t", moved, 412).await.contains("standalone"));
+
+    assert_eq!(rest.is("DELETE", "tenants/t", "", 409).await, "The tenant still has active namespaces");
+    rest.is("DELETE", "tenants/u?force=true", "", 405).await;
+    rest.is("DELETE", "tenants/u?force=false", "{}", 204).await;
+    rest.is("DELETE", "tenants/u", "", 404).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces() {
+    let rest = rest().await;
+    assert_eq!(rest.get("namespaces/t").await, json!(["t/n"]));
+    rest.is("GET", "namespaces/u", "", 404).await;
+    assert_eq!(rest.is("PUT", "namespaces/t/n", "{}", 409).await, "Namespace already exists");
+    let policies = rest.get("namespaces/t/n").await;
+    assert_eq!((&policies["replication_clusters"], &policies["deleted"]), (&json!(["standalone"]), &json!(false)));
+    assert_eq!(policies["bundles"]["numBundles"], 4);
+
+    for (name, body, status) in [
+        ("u/n", "", 404),
+        ("t/a%20b", "", 412),
+        ("t/m", "7", 400),
+        ("t/m", r#"{"replication_clusters":["other"]}"#, 403),
+        ("t/m", r#"{"replication_clusters":["nowhere"]}"#, 412),
+        ("t/m", r#"{"bundles":{"numBundles":-3}}"#, 400),
+        ("t/m", r#"{"encryption_required":true}"#, 501),
+    ] {
+        rest.is("PUT", &format!("namespaces/{name}"), body, status).await;
+    }
+    let body = r#"{"replication_clusters":["standalone"],"bundles":{"numBundles":2},"message_ttl_in_seconds":null}"#;
+    rest.is("PUT", "namespaces/t/m", body, 204).await;
+    assert_eq!(rest.get("namespaces/t/m").await["bundles"]["boundaries"][1], "0x80000000");
+    for body in ["null", "{}"] {
+        rest.is("DELETE", "namespaces/t/m", "", 204).await;
+        assert_eq!(rest.is("GET", "namespaces/t/m", "", 404).await, "Namespace does not exist");
+        rest.is("PUT", "namespaces/t/m", body, 204).await;
+    }
+
+    rest.is("PUT", "persistent/t/n/a", "", 204).await;
+    assert_eq!(rest.is("DELETE", "namespaces/t/n", "", 409).await, "Cannot delete non empty namespace");
+    rest.is("DELETE", "namespaces/t/n?force=true", "", 204).await;
+    rest.is("DELETE", "namespaces/t/n", "", 404).await;
+    assert_eq!(rest.get("namespaces/t").await, json!(["t/m"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_without_partitions() {
+    let rest = rest().await;
+    for (name, body) in [("a", "null"), ("b", "{}"), ("c", r#"{"k":"v"}"#), ("d%2Fe+f", "")] {
+        rest.is("PUT", &format!("persistent/t/n/{name}"), body, 204).await;
+        assert_eq!(rest.is("PUT", &format!("persistent/t/n/{name}"), body, 409).await, "This topic already exists");
+    }
+    let all = json!(["persistent://t/n/a", "persistent://t/n/b", "persistent://t/n/c", "persistent://t/n/d/e f"]);
+    assert_eq!(rest.get("persistent/t/n").await, all);
+    assert_eq!(rest.get("namespaces/t/n/topics?mode=ALL").await, all);
+    assert_eq!(rest.get("non-persistent/t/n").await, json!([]));
+    assert_eq!(rest.get("namespaces/t/n/topics?mode=NON_PERSISTENT").await, json!([]));
+    rest.is("GET", "persistent/t/m", "", 404).await;
+    assert_eq!(rest.get("persistent/t/n/a/partitions").await, json!({"partitions": 0, "deleted": false}));
+    rest.is("GET", "persistent/t/n/new/partitions", "", 404).await;
+    let would_be = rest.get("persistent/t/n/new/partitions?checkAllowAutoCreation=true").await;
+    assert_eq!(would_be["partitions"], 0);
+
+    rest.is("PUT", "persistent/t/n/x-partition-0", "", 412).await;
+    rest.is("PUT", "persistent/t/n/__change_events", "", 400).await;
+    rest.is("PUT", "persistent/t/n/%20", "", 412).await;
+    rest.is("PUT", "persistent/t/n/%zz", "", 412).await;
+    rest.is("PUT", "persistent/t/m/a", "", 404).await;
+    rest.is("PUT", "non-persistent/t/n/a", "", 501).await;
+
+    assert!(rest.is("DELETE", "persistent/t/n/a/partitions", "", 409).await.contains("non-partitioned topic"));
+    rest.is("DELETE", "persistent/t/n/a?force=true&deleteSchema=true", "{}", 204).await;
+    rest.is("DELETE", "persistent/t/n/d%2Fe+f", "", 204).await;
+    let gone = rest.is("DELETE", "persistent/t/n/a", "", 404).await;
+    assert_eq!(gone, "Topic persistent://t/n/a not found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn partitioned_topics() {
+    let rest = rest().await;
+    let bodies = ["3", "\"3\"", "3\n", r#"{"partitions":3,"properties":{"k":"v"}}"#];
+    for (name, body) in ["a", "b", "c", "d"].iter().zip(bodies) {
+        let path = format!("persistent/t/n/{name}/partitions");
+        rest.is("PUT", &path, body, 204).await;
+        assert_eq!(rest.is("PUT", &path, body, 409).await, "Partitioned topic already exists");
+        assert_eq!(rest.get(&path).await["partitions"], 3);
+    }
+    assert_eq!(rest.get("persistent/t/n/d/partitions").await["properties"], json!({"k": "v"}));
+    assert_eq!(rest.get("persistent/t/n/partitioned").await.as_array().unwrap().len(), 4);
+    assert_eq!(rest.get("persistent/t/n/partitioned").await[0], "persistent://t/n/a");
+    assert_eq!(rest.get("non-persistent/t/n/partitioned").await, json!([]));
+    assert_eq!(rest.get("persistent/t/n").await[2], "persistent://t/n/a-partition-2");
+
+    for (body, status) in [("0", 406), ("-1", 406), ("1000000", 406), ("", 400), ("many", 400)] {
+        rest.is("PUT", "persistent/t/n/e/partitions", body, status).await;
+    }
+    rest.is("PUT", "persistent/t/n/e-partition-1/partitions", "2", 412).await;
+    rest.is("PUT", "persistent/t/n/plain", "", 204).await;
+    assert_eq!(rest.is("PUT", "persistent/t/n/plain/partitions", "2", 409).await, "This topic already exists");
+    rest.is("POST", "persistent/t/n/plain/partitions", "2", 409).await;
+    rest.is("POST", "persistent/t/n/none/partitions", "2", 404).await;
+    rest.is("PUT", "persistent/t/n/a", "", 409).await;
+
+    rest.is("POST", "persistent/t/n/a/partitions", "2", 409).await;
+    rest.is("POST", "persistent/t/n/a/partitions", "5", 204).await;
+    assert_eq!(rest.get("persistent/t/n/a/partitions").await["partitions"], 5);
+    assert_eq!(rest.get("persistent/t/n").await[4], "persistent://t/n/a-partition-4");
+
+    assert!(rest.is("DELETE", "persistent/t/n/a", "", 409).await.contains("delete-partitioned-topic"));
+    rest.is("DELETE", "persistent/t/n/a/partitions", "", 204).await;
+    rest.is("DELETE", "persistent/t/n/a/partitions", "", 404).await;
+    assert_eq!(rest.get("persistent/t/n").await[0], "persistent://t/n/b-partition-0");
+    // A single partition may go, and come back.
+    rest.is("DELETE", "persistent/t/n/b-partition-2", "", 204).await;
+    rest.is("PUT", "persistent/t/n/b-partition-2", "", 204).await;
+    rest.is("PUT", "persistent/t/n/b-partition-3", "", 412).await;
+    rest.is("DELETE", "persistent/t/n/c/partitions?force=true", "", 204).await;
+    rest.is("PUT", "persistent/t/n/c/partitions", "1", 204).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_broker_itself() {
+    let rest = rest().await;
+    assert_eq!(rest.get("brokers/health").await, "ok");
+    assert_eq!(rest.get("brokers/configuration/runtime").await, json!({"clusterName": "standalone"}));
+    let (pulsar, http) = ("pulsar://localhost:6650", "http://localhost:8080");
+    let found = rest.get("/lookup/v2/topic/persistent/t/n/a?authoritative=false").await;
+    assert_eq!(found, json!({"brokerUrl": pulsar, "httpUrl": http, "nativeUrl": pulsar}));
+    assert!(rest.is("GET", "/lookup/v2/topic/persistent/t/m/a", "", 404).await.contains("t/m"));
+    rest.is("GET", "/lookup/v2/topic/non-persistent/t/n/a", "", 501).await;
+    rest.is("GET", "/lookup/v2/topic/persistent/t/n/a?listenerName=x", "", 503).await;
+    let metrics = rest.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("pulsar_broker_topics_count{cluster=\"standalone\"} 0\n"), "{metrics}");
+    let report = rest.get("/geminga/v1/explain/persistent/t/n/a").await;
+    assert!(report["state"].as_str().unwrap().starts_with("not open"), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_else_is_not_there() {
+    let rest = rest().await;
+    for (method, path) in [
+        ("GET", "/"),
+        ("GET", "/admin/v3/functions/t/n"),
+        ("GET", "namespaces/t/n/retention"),
+        ("POST", "namespaces/t/n/retention"),
+        ("GET", "segments/t/n"),
+        ("DELETE", "clusters/standalone"),
+        ("GET", "persistent/t/n/a/stats"),
+    ] {
+        let reason = rest.is(method, path, "", 404).await;
+        assert!(reason.contains("not in this version"), "{reason}");
+    }
+}

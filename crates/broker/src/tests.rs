@@ -1,0 +1,148 @@
+//! A broker on metadata and bookies in memory.
+
+use std::sync::Arc;
+
+use geminga_env::Env;
+use geminga_ledger::LedgerClient;
+use geminga_ledger::memory::MemoryBookies;
+use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache, create_cursor, list_cursors};
+use geminga_metastore::{Expected, memory};
+use geminga_model::{NamespaceName, Position, TopicName};
+use geminga_records::{ClusterData, Policies, Quorum, TenantInfo, paths};
+use geminga_session::{Answer, SessionConfig};
+use geminga_topic::{ProducerNames, TopicOptions};
+use geminga_wire::proto::command_get_topics_of_namespace::Mode;
+use serde_json::Map;
+
+use super::*;
+
+async fn broker() -> Broker {
+    let env = Env::simulated(1);
+    let metadata = memory(env.clock);
+    metadata.put(&paths::cluster("standalone"), ClusterData::default().encode(), Expected::Absent).await.unwrap();
+    let bookies = MemoryBookies::new(1);
+    let ledgers = ManagedLedgers {
+        ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookies)),
+        metadata: metadata.clone(),
+        env: env.clone(),
+        quorum: Quorum::new(1, 1, 1).unwrap(),
+        rollover: Rollover::default(),
+        cache: TailCache::new(1 << 20),
+    };
+    let topics = TopicOptions {
+        ledgers,
+        producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
+        max_message_size: 1 << 20,
+        max_unacked_per_consumer: 50_000,
+    };
+    let options = BrokerOptions {
+        session: SessionConfig::default(),
+        topics,
+        cluster: "standalone".into(),
+        service_url: "pulsar://localhost:6650".into(),
+        web_service_url: "http://localhost:8080".into(),
+        through_service_url: true,
+        outbox_bytes: 1 << 20,
+        ingress_bytes: 1 << 20,
+    };
+    let broker = Broker::new(env, metadata, options);
+    let info = TenantInfo { allowed_clusters: vec!["standalone".into()], ..TenantInfo::default() };
+    broker.create_tenant("t", &info).await.unwrap();
+    broker.create_namespace(&namespace(), Policies::default()).await.unwrap();
+    broker
+}
+
+fn namespace() -> NamespaceName {
+    "t/n".parse().unwrap()
+}
+
+fn topic(local: &str) -> TopicName {
+    format!("persistent://t/n/{local}").parse().unwrap()
+}
+
+async fn paths_below(broker: &Broker, roots: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left: Vec<String> = roots.iter().map(|root| (*root).to_owned()).collect();
+    while let Some(path) = left.pop() {
+        let children = broker.metadata().children(&path).await.unwrap();
+        left.extend(children.iter().map(|child| format!("{path}/{child}")));
+        found.push(path);
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn topic_lists_of_patterns() {
+    let broker = broker().await;
+    broker.create_topic(&topic("plain"), vec![]).await.unwrap();
+    broker.create_partitioned_topic(&topic("parts"), 2, Map::new()).await.unwrap();
+    broker.metadata().put(&paths::managed_ledger(&topic("__change_events")), "", Expected::Absent).await.unwrap();
+    let list = async |mode, pattern, hash| broker.topic_list(&namespace(), mode, pattern, hash).await.unwrap();
+    let Answer::Topics { topics, hash, filtered, changed } = list(Mode::All, None, None).await else { panic!() };
+    let all = ["parts-partition-0", "parts-partition-1", "plain"].map(|local| topic(local).to_string());
+    assert_eq!((&topics[..], filtered, changed), (&all[..], false, true));
+    let same = list(Mode::Persistent, None, Some(&hash)).await;
+    assert_eq!(same, Answer::Topics { topics: vec![], hash: hash.clone(), filtered: false, changed: false });
+    let Answer::Topics { topics, filtered, .. } = list(Mode::All, Some("t/n/parts"), None).await else { panic!() };
+    assert_eq!((topics.len(), filtered), (2, true));
+    let none = list(Mode::NonPersistent, None, None).await;
+    let empty = Answer::Topics { topics: vec![], hash: "00000000".into(), filtered: false, changed: true };
+    assert_eq!(none, empty);
+    let nowhere = broker.topic_list(&"t/other".parse().unwrap(), Mode::All, None, None).await.unwrap();
+    assert_eq!(nowhere, empty);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_partitions_have_the_subscriptions_of_the_old_ones() {
+    let broker = broker().await;
+    broker.create_partitioned_topic(&topic("p"), 1, Map::new()).await.unwrap();
+    create_cursor(broker.ledgers(), &topic("p-partition-0"), "s", Position::EARLIEST, &[]).await.unwrap();
+    create_cursor(broker.ledgers(), &topic("p-partition-0"), "pulsar.dedup", Position::EARLIEST, &[]).await.unwrap();
+    broker.update_partitions(&topic("p"), 3).await.unwrap();
+    assert_eq!(broker.partitions(&topic("p"), false).await.unwrap().partitions, 3);
+    assert_eq!(list_cursors(broker.ledgers(), &topic("p-partition-2")).await.unwrap(), ["s"]);
+    // Asking again changes nothing.
+    broker.update_partitions(&topic("p"), 3).await.unwrap();
+    let fewer = broker.update_partitions(&topic("p"), 2).await;
+    assert_eq!(fewer, Err(AdminError::FewerPartitions { topic: topic("p"), has: 3, wants: 2 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_topic_is_closed_and_nothing_is_opened_meanwhile() {
+    let broker = broker().await;
+    let open = broker.topic(&topic("a"), true).unwrap();
+    // It is being opened, so somebody wants it.
+    let opening = broker.delete_topic(&topic("a"), false).await;
+    assert_eq!(opening, Err(AdminError::TopicOpening(topic("a"))));
+    while broker.explain_topic(&topic("a")).await.unwrap().state.starts_with("opening") {
+        tokio::task::yield_now().await;
+    }
+    broker.delete_topic(&topic("a"), false).await.unwrap();
+    assert!(open.is_gone() && broker.topics().is_empty());
+    assert_eq!(broker.delete_topic(&topic("a"), false).await, Err(AdminError::TopicNotFound(topic("a"))));
+
+    let deletion = broker.topics().begin_topic_deletion(&topic("p")).unwrap();
+    assert!(broker.topic(&topic("p"), true).is_err() && broker.topic(&topic("p-partition-0"), true).is_err());
+    assert!(matches!(broker.delete_topic(&topic("p"), true).await, Err(AdminError::BeingDeleted(_))));
+    drop(deletion);
+    let deletion = broker.topics().begin_namespace_deletion(&namespace()).unwrap();
+    assert!(broker.topic(&topic("p"), true).is_err());
+    drop(deletion);
+    broker.topic(&topic("p"), true).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_and_its_tenant_leave_nothing_behind() {
+    let broker = broker().await;
+    broker.create_topic(&topic("a"), vec![("k".into(), "v".into())]).await.unwrap();
+    broker.create_partitioned_topic(&topic("p"), 2, Map::new()).await.unwrap();
+    create_cursor(broker.ledgers(), &topic("a"), "s", Position::EARLIEST, &[]).await.unwrap();
+    assert_eq!(broker.delete_namespace(&namespace(), false).await, Err(AdminError::NamespaceNotEmpty));
+    assert_eq!(broker.delete_tenant("t", false).await, Err(AdminError::TenantHasNamespaces));
+    broker.delete_namespace(&namespace(), true).await.unwrap();
+    let gone = Err(AdminError::NamespaceNotFound(namespace()));
+    assert_eq!(broker.delete_namespace(&namespace(), true).await, gone);
+    broker.delete_tenant("t", false).await.unwrap();
+    let roots = ["/managed-ledgers", "/admin/policies", "/admin/local-policies", "/admin/partitioned-topics"];
+    assert_eq!(paths_below(&broker, &roots).await.len(), roots.len());
+}

@@ -466,8 +466,8 @@ impl Subscription {
             SubType::Shared => Kind::Shared,
             SubType::KeyShared => return Err(not_in_this_version("Key_Shared subscriptions")),
         };
+        // Nothing is compacted in this version, so what a compacted read delivers is everything.
         for (asked, what) in [
-            (spec.read_compacted, "reading compacted topics"),
             (spec.replicate_state, "replicated subscriptions"),
             (!spec.start_rollback.is_zero(), "starting a subscription at a time"),
             (spec.schema.as_ref().is_some_and(|schema| schema.r#type != proto::schema::Type::None as i32), "schemas"),

@@ -11,7 +11,8 @@ use geminga_model::{Instant, Position};
 use geminga_wire::Entry;
 
 use crate::connection::Delivery;
-use crate::subscription::{Serving, Subscription, SubscriptionItem};
+use crate::subscription::SubscriptionItem;
+use crate::subscription_task::{Serving, Subscription};
 
 /// Entries and bytes of one read.
 const READ_ENTRIES: usize = 100;

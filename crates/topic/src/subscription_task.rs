@@ -229,7 +229,10 @@ impl Subscription {
             SubType::Exclusive => Kind::Exclusive,
             SubType::Failover => Kind::Failover,
             SubType::Shared => Kind::Shared,
-            SubType::KeyShared => return Err(not_in_this_version("Key_Shared subscriptions")),
+            SubType::KeyShared => Kind::KeyShared {
+                sticky: spec.key_shared.as_ref().is_some_and(|keys| keys.sticky.is_some()),
+                out_of_order: spec.key_shared.as_ref().is_some_and(|keys| keys.allow_out_of_order),
+            },
         };
         // Nothing is compacted in this version, so what a compacted read delivers is everything.
         for (asked, what) in [
@@ -254,6 +257,7 @@ impl Subscription {
             name: spec.consumer_name.clone(),
             priority: spec.priority_level,
             max_unacked: self.options.max_unacked_per_consumer,
+            ranges: spec.key_shared.as_ref().and_then(|keys| keys.sticky.clone()).unwrap_or_default(),
         };
         serving.dispatcher.add_consumer(kind, consumer, serving.cursor.mark_delete()).map_err(of_busy)?;
         serving.consumers.add(id, key, connection.clone(), spec);
@@ -271,12 +275,12 @@ impl Subscription {
         match item {
             ConsumerItem::Flow(permits) => serving.dispatcher.flow(id, permits),
             ConsumerItem::Ack { ack_type, message_ids, request } => {
-                let single = serving.dispatcher.kind() != Kind::Shared;
+                let single = matches!(serving.dispatcher.kind(), Kind::Exclusive | Kind::Failover);
                 match ack_type {
                     AckType::Individual => self.ack(&message_ids),
                     AckType::Cumulative if single => self.ack_cumulative(&message_ids),
                     AckType::Cumulative => {
-                        tracing::warn!(topic = %self.topic, subscription = %self.name, "a cumulative ack on a Shared subscription is ignored");
+                        tracing::warn!(topic = %self.topic, subscription = %self.name, "a cumulative ack is ignored: several consumers share the subscription");
                     }
                 }
                 self.acked(connection, request);
@@ -559,7 +563,7 @@ impl Subscription {
         let none = serving.consumers.len() == 0;
         SubscriptionReport {
             name: self.name.to_string(),
-            kind: format!("{:?}", dispatcher.kind()),
+            kind: kind_name(dispatcher.kind()).to_owned(),
             durable: self.durable,
             mark_delete: serving.cursor.mark_delete().to_string(),
             read_position: dispatcher.read_position().to_string(),
@@ -580,9 +584,19 @@ impl Subscription {
             unacked_messages: state.map(geminga_dispatch::ConsumerState::unacked),
             blocked_consumer_on_unacked_msgs: state.map(geminga_dispatch::ConsumerState::is_blocked),
             address: consumer.map(|consumer| consumer.connection.peer.address.clone()),
-            r#type: Some(format!("{:?}", serving.dispatcher.kind())),
+            r#type: Some(kind_name(serving.dispatcher.kind()).to_owned()),
             msg_backlog: Some(self.log.with_extents(|extents| serving.cursor.backlog(extents))),
             ..Default::default()
         }
+    }
+}
+
+/// Pulsar's name of a subscription type.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Exclusive => "Exclusive",
+        Kind::Failover => "Failover",
+        Kind::Shared => "Shared",
+        Kind::KeyShared { .. } => "Key_Shared",
     }
 }

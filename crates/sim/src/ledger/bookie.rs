@@ -215,11 +215,11 @@ impl SimBookie {
         }
         match end {
             Some(End::Kill) => {
-                core.tally.kills += 1;
+                core.tally.kills += u64::from(!core.healed);
                 self.disk.kill_process();
             }
             Some(End::PowerCut) => {
-                core.tally.power_cuts += 1;
+                core.tally.power_cuts += u64::from(!core.healed);
                 self.disk.power_cycle();
             }
             None => self.disk.power_cycle(),

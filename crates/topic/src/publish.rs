@@ -229,6 +229,13 @@ impl Publishing {
     }
 }
 
+/// However a topic ends, also by a panic, its producers are told and come back.
+impl Drop for Publishing {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}
+
 /// What every entry must be: readable, and as its checksum says.
 ///
 /// Its size is bounded by the frame it came in. Fact: a C++ client fills a chunk so that the entry exceeds the message

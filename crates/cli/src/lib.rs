@@ -1,13 +1,16 @@
 //! The tools behind `geminga`'s sub-commands: what they ask a server, and how they show the answer to a person.
 //!
-//! Deliberately not here: anything that serves. Tools stand on the client library and on REST.
+//! Deliberately not here: anything that serves. Tools stand on the client library (`client.rs`) and on REST
+//! (`explain.rs`). Messages go to standard output, all else to standard error.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // printing is what tools do
 
+mod client;
 mod explain;
 
 use std::process::ExitCode;
 
+pub use client::{ClientArgs, run_client};
 pub use explain::{ExplainArgs, run_explain};
 
 /// Prints the version of the binary.

@@ -95,7 +95,7 @@ mod tests {
         let again = bootstrap(&env, &metadata, "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080").await.unwrap();
         assert_eq!((again.instance, again.broker_number), (first.instance, first.broker_number + 1));
         let kept = metadata.get("/admin/policies/public/default").await.unwrap().unwrap();
-        assert_eq!((&kept.value[..], policies.version.0), (&b"{}"[..], 1));
+        assert_eq!((&kept.value[..], kept.version.0), (&b"{}"[..], policies.version.0 + 1));
         assert!(metadata.get("/admin/policies/public").await.unwrap().unwrap().value.starts_with(b"{"));
     }
 }

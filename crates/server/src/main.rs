@@ -28,6 +28,8 @@ enum Role {
     Standalone(StandaloneArgs),
     /// Ask a running server what something is doing, and why it is not going on.
     Explain(geminga_cli::ExplainArgs),
+    /// Send and receive messages, with the options and the output of pulsar-client.
+    Client(geminga_cli::ClientArgs),
     /// Print the version.
     Version,
 }
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     match cli.role {
         Role::Standalone(args) => standalone::run(&args),
         Role::Explain(args) => geminga_cli::run_explain(&args),
+        Role::Client(args) => geminga_cli::run_client(&args),
         Role::Version => geminga_cli::print_version(env!("CARGO_PKG_VERSION")),
     }
 }

@@ -275,28 +275,6 @@ impl Connection {
                 });
             }
             Effect::CloseConsumer { consumer } => self.close_consumer(consumer),
-<<<<<<< HEAD
-            Effect::Flow { consumer, permits } => self.push_to_consumer(consumer, ConsumerItem::Flow(permits)),
-            Effect::Ack { consumer, request, ack_type, message_ids, .. } => {
-                let message_ids = message_ids.into_vec();
-                self.push_to_consumer(consumer, ConsumerItem::Ack { ack_type, message_ids, request });
-            }
-            Effect::Redeliver { consumer, positions, epoch } => {
-                self.push_to_consumer(consumer, ConsumerItem::Redeliver { positions, epoch });
-            }
-            Effect::Seek { request, consumer, target } => {
-                self.push_to_consumer(consumer, ConsumerItem::Seek(request, target))
-            }
-            Effect::Unsubscribe { request, consumer, force } => {
-                self.push_to_consumer(consumer, ConsumerItem::Unsubscribe(request, force));
-            }
-            Effect::LastMessageId { request, consumer } => {
-                self.push_to_consumer(consumer, ConsumerItem::LastMessageId(request));
-            }
-            Effect::ConsumerStats { request, consumer } => {
-                self.push_to_consumer(consumer, ConsumerItem::Stats(request))
-            }
-=======
             Effect::Flow { consumer, permits } => self.tell_consumer(consumer, ConsumerItem::Flow(permits)),
             Effect::Ack { consumer, request, ack_type, message_ids, .. } => {
                 let message_ids = message_ids.into_vec();
@@ -315,7 +293,6 @@ impl Connection {
                 self.tell_consumer(consumer, ConsumerItem::LastMessageId(request));
             }
             Effect::ConsumerStats { request, consumer } => self.tell_consumer(consumer, ConsumerItem::Stats(request)),
->>>>>>> wt-a
             Effect::Lookup { request, topic, listener, .. } => {
                 let broker = self.broker.clone();
                 self.answer_later(request, async move {
@@ -425,11 +402,7 @@ impl Connection {
         }
     }
 
-<<<<<<< HEAD
-    fn push_to_consumer(&mut self, key: ConsumerKey, item: ConsumerItem) {
-=======
     fn tell_consumer(&mut self, key: ConsumerKey, item: ConsumerItem) {
->>>>>>> wt-a
         match self.consumers.get_mut(&key) {
             Some(Consumer::Open { handle, .. }) => handle.push(item),
             Some(Consumer::Opening { early, .. }) => early.push(item),

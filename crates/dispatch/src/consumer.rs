@@ -69,6 +69,12 @@ impl ConsumerState {
         self.unacked
     }
 
+    /// Whether its connection takes more, as far as is known.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.room
+    }
+
     /// Whether it holds as many unacked messages as it may.
     #[must_use]
     pub fn is_blocked(&self) -> bool {

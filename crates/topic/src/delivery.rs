@@ -109,7 +109,7 @@ impl Serving {
     /// Leaves out consumers whose connections are full; they are told when that is over.
     fn look_for_room(&mut self, of: &Subscription) {
         let full: Vec<ConsumerId> = (self.dispatcher.consumers().iter())
-            .filter(|state| state.permits() > 0)
+            .filter(|state| state.permits() > 0 && state.has_room())
             .map(geminga_dispatch::ConsumerState::id)
             .filter(|id| {
                 let me = of.me.clone();

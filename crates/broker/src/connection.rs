@@ -7,10 +7,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use geminga_env::{Inbox, Mailbox, OnPanic, Stop, mailbox};
-use geminga_model::TopicName;
+use geminga_model::{Instant, TopicName};
 use geminga_session::{Answer, CloseReason, ConsumerKey, Effect, NewOwner, ProducerKey, Refusal, RequestKey, Session};
 use geminga_topic::{
     ConnectionHandle, ConnectionItem, ConsumerHandle, ConsumerItem, Delivery, OutboxGauge, PeerInfo, ProducerId,
@@ -27,6 +28,9 @@ use crate::outbox::Outbox;
 
 /// Bytes on their way to a client above which nothing more is read from it.
 const MAX_OUTBOX: usize = 8 << 20;
+
+/// How long a client may take to read the last words before its connection is closed.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Serves one connection to its end.
 pub(crate) async fn run_connection(broker: Broker, id: u64, socket: TcpStream, address: SocketAddr, stop: Stop) {
@@ -66,8 +70,8 @@ struct Connection {
 
 /// How the connection ends.
 enum Ending {
-    /// After what is in the outbox was written.
-    Flush,
+    /// After what is in the outbox was written, or at this time if the client does not take it.
+    Flush(Instant),
     /// At once.
     Now,
 }
@@ -122,7 +126,10 @@ impl Connection {
         let clock = self.broker.env().clock;
         let mut batch = Vec::new();
         loop {
-            let deadline = self.session.deadline();
+            let deadline = match self.ending {
+                Some(Ending::Flush(until)) => Some(until),
+                _ => self.session.deadline(),
+            };
             let (reading, writing) = (self.reading, !self.outbox.is_empty());
             tokio::select! {
                 biased;
@@ -149,7 +156,7 @@ impl Connection {
             }
             match self.ending {
                 Some(Ending::Now) => break,
-                Some(Ending::Flush) if self.outbox.is_empty() => break,
+                Some(Ending::Flush(until)) if self.outbox.is_empty() || until <= clock.now() => break,
                 _ => {}
             }
         }
@@ -316,7 +323,8 @@ impl Connection {
 
     fn close(&mut self, reason: &CloseReason) {
         tracing::debug!(address = %self.address, %reason, "closing the connection");
-        self.ending.get_or_insert(Ending::Flush);
+        let until = self.broker.env().clock.now() + FLUSH_DEADLINE;
+        self.ending.get_or_insert(Ending::Flush(until));
     }
 
     fn refuse(&mut self, request: RequestKey, what: &str) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use geminga_model::Position;
+use geminga_model::{HashRange, Position};
 
 /// A consumer of a subscription, for as long as it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,15 @@ pub struct NewConsumer {
     pub priority: i32,
     /// How many messages it may hold unacked (`maxUnackedMessagesPerConsumer`); 0 for no limit.
     pub max_unacked: u64,
+    /// The slots that it serves, of a Key_Shared subscription whose consumers choose them; sorted, not overlapping.
+    pub ranges: Vec<HashRange>,
+}
+
+/// An entry that a consumer was given and did not ack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub(crate) messages: u32,
+    pub(crate) slot: u32,
 }
 
 /// What a consumer has and may have.
@@ -30,14 +39,16 @@ pub struct ConsumerState {
     pub(crate) max_unacked: u64,
     pub(crate) permits: i64,
     pub(crate) room: bool,
-    pub(crate) pending: BTreeMap<Position, u32>,
+    pub(crate) pending: BTreeMap<Position, Given>,
+    pub(crate) ranges: Vec<HashRange>,
     pub(crate) unacked: u64,
 }
 
 impl ConsumerState {
     pub(crate) fn new(consumer: NewConsumer) -> ConsumerState {
-        let NewConsumer { id, name, priority, max_unacked } = consumer;
-        ConsumerState { id, name, priority, max_unacked, permits: 0, room: true, pending: BTreeMap::new(), unacked: 0 }
+        let NewConsumer { id, name, priority, max_unacked, ranges } = consumer;
+        let pending = BTreeMap::new();
+        ConsumerState { id, name, priority, max_unacked, permits: 0, room: true, pending, ranges, unacked: 0 }
     }
 
     /// The consumer.
@@ -58,6 +69,12 @@ impl ConsumerState {
         self.unacked
     }
 
+    /// Whether its connection takes more, as far as is known.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.room
+    }
+
     /// Whether it holds as many unacked messages as it may.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
@@ -68,21 +85,17 @@ impl ConsumerState {
         self.permits > 0 && self.room && !self.is_blocked()
     }
 
-    pub(crate) fn give(&mut self, position: Position, messages: u32) {
-        self.permits -= i64::from(messages);
-        if let Some(before) = self.pending.insert(position, messages) {
-            self.unacked -= u64::from(before);
+    pub(crate) fn give(&mut self, position: Position, given: Given) {
+        self.permits -= i64::from(given.messages);
+        if let Some(before) = self.pending.insert(position, given) {
+            self.unacked -= u64::from(before.messages);
         }
-        self.unacked += u64::from(messages);
+        self.unacked += u64::from(given.messages);
     }
 
-    pub(crate) fn take_back(&mut self, position: Position) -> bool {
-        match self.pending.remove(&position) {
-            Some(messages) => {
-                self.unacked -= u64::from(messages);
-                true
-            }
-            None => false,
-        }
+    pub(crate) fn take_back(&mut self, position: Position) -> Option<Given> {
+        let given = self.pending.remove(&position)?;
+        self.unacked -= u64::from(given.messages);
+        Some(given)
     }
 }

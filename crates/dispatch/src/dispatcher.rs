@@ -1,10 +1,12 @@
 //! The dispatcher of one subscription.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use geminga_model::Position;
+use geminga_model::{HashRange, Position};
 
-use crate::consumer::{ConsumerId, ConsumerState, NewConsumer};
+use crate::consumer::{ConsumerId, ConsumerState, Given, NewConsumer};
+use crate::replay::Replay;
+use crate::slots::Slots;
 use crate::why::Why;
 
 /// How a subscription divides entries.
@@ -16,6 +18,19 @@ pub enum Kind {
     Failover,
     /// Everyone in turn.
     Shared,
+    /// By key: entries of a key go to one consumer, in order.
+    KeyShared {
+        /// Consumers choose the slots of the hash ring that they serve.
+        sticky: bool,
+        /// Give up order when slots move between consumers.
+        out_of_order: bool,
+    },
+}
+
+impl Kind {
+    fn has_active(self) -> bool {
+        matches!(self, Kind::Exclusive | Kind::Failover)
+    }
 }
 
 /// A consumer cannot join.
@@ -27,6 +42,14 @@ pub enum Busy {
     /// The connected consumers divide entries differently.
     #[error("Subscription is of different type: the connected consumers use {0:?}")]
     OtherKind(Kind),
+    /// A sticky consumer wants slots that another one serves.
+    #[error("Range conflict: {wanted} overlaps {taken}, which another consumer serves")]
+    Ranges {
+        /// What it wants.
+        wanted: HashRange,
+        /// What is taken.
+        taken: HashRange,
+    },
 }
 
 /// What to read for the consumers that can take something.
@@ -45,8 +68,23 @@ pub enum NextRead {
     },
 }
 
+/// What becomes of an entry that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assigned {
+    /// It goes to this consumer.
+    To(ConsumerId),
+    /// It waits for the consumer of its key; others may go on.
+    Waits,
+    /// Nobody can take anything now: it is read again later, and so is everything behind it.
+    Nobody,
+}
+
 /// Entries to deliver again that are read at once.
 const REPLAY_BATCH: usize = 128;
+/// Entries that may wait for the consumers of their keys while others are read.
+///
+/// Fact: `keySharedLookAheadMsgInReplayThresholdPerSubscription`, 20,000.
+const LOOK_AHEAD: usize = 20_000;
 
 /// Deals entries out; see the crate.
 #[derive(Clone, Debug)]
@@ -55,9 +93,10 @@ pub struct Dispatcher {
     consumers: Vec<ConsumerState>,
     active: Option<ConsumerId>,
     read_after: Position,
-    replay: BTreeSet<Position>,
+    replay: Replay,
     redeliveries: BTreeMap<Position, u32>,
     next_turn: usize,
+    slots: Slots,
 }
 
 impl Dispatcher {
@@ -69,9 +108,10 @@ impl Dispatcher {
             consumers: Vec::new(),
             active: None,
             read_after: position,
-            replay: BTreeSet::new(),
+            replay: Replay::default(),
             redeliveries: BTreeMap::new(),
             next_turn: 0,
+            slots: Slots::default(),
         }
     }
 
@@ -123,19 +163,41 @@ impl Dispatcher {
         } else if kind == Kind::Exclusive {
             return Err(Busy::Exclusive);
         }
+        if matches!(kind, Kind::KeyShared { sticky: true, .. }) {
+            self.check_ranges(&consumer.ranges)?;
+        }
         self.consumers.push(ConsumerState::new(consumer));
-        self.choose_active(mark_delete);
+        self.consumers_changed(mark_delete);
         Ok(())
+    }
+
+    fn check_ranges(&self, ranges: &[HashRange]) -> Result<(), Busy> {
+        for taken in self.consumers.iter().flat_map(|consumer| &consumer.ranges) {
+            if let Some(wanted) = ranges.iter().find(|wanted| wanted.overlaps(*taken)) {
+                return Err(Busy::Ranges { wanted: *wanted, taken: *taken });
+            }
+        }
+        Ok(())
+    }
+
+    fn consumers_changed(&mut self, mark_delete: Position) {
+        if let Kind::KeyShared { sticky, .. } = self.kind {
+            self.slots.rebuild(sticky, &self.consumers);
+        }
+        self.choose_active(mark_delete);
     }
 
     /// Takes a consumer out. What it was given and did not ack is delivered again.
     pub fn remove_consumer(&mut self, id: ConsumerId, mark_delete: Position) {
         let Some(at) = self.consumers.iter().position(|consumer| consumer.id == id) else { return };
         let gone = self.consumers.remove(at);
-        match self.kind {
-            Kind::Shared => self.replay.extend(gone.pending.into_keys()),
-            Kind::Exclusive | Kind::Failover => self.choose_active(mark_delete),
+        if !self.kind.has_active() {
+            for (position, given) in gone.pending {
+                self.slots.release(given.slot);
+                self.replay.insert(position, given.slot);
+            }
         }
+        self.consumers_changed(mark_delete);
         if self.consumers.is_empty() {
             // What waits to be delivered again is found by reading on from the mark-delete position.
             self.rewind(mark_delete);
@@ -144,13 +206,8 @@ impl Dispatcher {
 
     /// Fact: Failover prefers the lowest priority level, then the first by name.
     fn choose_active(&mut self, mark_delete: Position) {
-        let first = match self.kind {
-            Kind::Shared => None,
-            Kind::Exclusive | Kind::Failover => {
-                self.consumers.iter().min_by(|a, b| (a.priority, &a.name).cmp(&(b.priority, &b.name)))
-            }
-        };
-        let chosen = first.map(|consumer| consumer.id);
+        let first = self.consumers.iter().min_by(|a, b| (a.priority, &a.name).cmp(&(b.priority, &b.name)));
+        let chosen = first.filter(|_| self.kind.has_active()).map(|consumer| consumer.id);
         if chosen != self.active {
             self.active = chosen;
             self.rewind(mark_delete);
@@ -162,6 +219,7 @@ impl Dispatcher {
     pub fn rewind(&mut self, mark_delete: Position) {
         self.read_after = mark_delete;
         self.replay.clear();
+        self.slots.release_all();
         for consumer in &mut self.consumers {
             consumer.pending.clear();
             consumer.unacked = 0;
@@ -185,35 +243,66 @@ impl Dispatcher {
     /// What to read now.
     #[must_use]
     pub fn next_read(&self) -> NextRead {
-        let takers = self.takers();
-        let messages: u64 = takers.map(|consumer| consumer.permits.unsigned_abs()).sum();
+        let messages: u64 = self.takers().map(|consumer| consumer.permits.unsigned_abs()).sum();
         if messages == 0 {
-            NextRead::None
-        } else if self.replay.is_empty() {
-            NextRead::After { position: self.read_after, messages }
-        } else {
-            NextRead::Replay(self.replay.iter().take(REPLAY_BATCH).copied().collect())
+            return NextRead::None;
         }
+        let after = NextRead::After { position: self.read_after, messages };
+        if matches!(self.kind, Kind::KeyShared { .. }) {
+            let again = self.replay.of_slots(REPLAY_BATCH, |slot| self.may_take(slot).is_ok());
+            return match again.is_empty() {
+                false => NextRead::Replay(again),
+                true if self.replay.len() < LOOK_AHEAD => after,
+                true => NextRead::None,
+            };
+        }
+        let again = self.replay.first(REPLAY_BATCH);
+        if again.is_empty() { after } else { NextRead::Replay(again) }
     }
 
     fn takers(&self) -> impl Iterator<Item = &ConsumerState> {
-        let may = |consumer: &&ConsumerState| self.kind == Kind::Shared || self.active == Some(consumer.id);
+        let may = |consumer: &&ConsumerState| !self.kind.has_active() || self.active == Some(consumer.id);
         self.consumers.iter().filter(may).filter(|consumer| consumer.can_take())
     }
 
-    /// Assigns an entry of `messages` unacked messages that was read; `None` if nobody can take it now: then it is
-    /// read again later, and so must everything behind it.
-    pub fn assign(&mut self, position: Position, messages: u32) -> Option<ConsumerId> {
-        let at = match self.kind {
-            Kind::Exclusive | Kind::Failover => {
-                self.consumers.iter().position(|c| self.active == Some(c.id) && c.can_take())?
+    /// Assigns an entry of `messages` unacked messages that was read; `slot` is that of its key, which only Key_Shared
+    /// looks at.
+    pub fn assign(&mut self, position: Position, messages: u32, slot: u32) -> Assigned {
+        let to = match self.kind {
+            Kind::Exclusive | Kind::Failover => self.takers().next().map(|consumer| consumer.id),
+            Kind::Shared => self.next_in_turn(),
+            Kind::KeyShared { .. } => {
+                let earlier = self.replay.first_of(slot).is_some_and(|first| first < position);
+                match self.may_take(slot) {
+                    Ok(owner) if !earlier => Some(owner),
+                    _ => {
+                        self.passed(position);
+                        self.replay.insert(position, slot);
+                        return Assigned::Waits;
+                    }
+                }
             }
-            Kind::Shared => self.next_in_turn()?,
         };
+        let Some(to) = to else { return Assigned::Nobody };
         self.passed(position);
-        let consumer = self.consumers.get_mut(at)?;
-        consumer.give(position, messages);
-        Some(consumer.id)
+        if matches!(self.kind, Kind::KeyShared { .. }) {
+            self.slots.hold(slot, to);
+        }
+        if let Some(consumer) = self.consumer_mut(to) {
+            consumer.give(position, Given { messages, slot });
+        }
+        Assigned::To(to)
+    }
+
+    /// The consumer that may be given an entry of a slot now, or who must ack first; `None` if its owner cannot take it.
+    fn may_take(&self, slot: u32) -> Result<ConsumerId, Option<ConsumerId>> {
+        let owner = self.slots.owner(slot, &self.consumers).ok_or(None)?;
+        let in_order = !matches!(self.kind, Kind::KeyShared { out_of_order: true, .. });
+        match self.slots.holder(slot) {
+            Some(holder) if holder != owner && in_order => Err(Some(holder)),
+            _ if self.consumers.iter().any(|consumer| consumer.id == owner && consumer.can_take()) => Ok(owner),
+            _ => Err(None),
+        }
     }
 
     /// An entry that was read needs no delivery: it is acked, or nobody may have it.
@@ -222,40 +311,38 @@ impl Dispatcher {
     }
 
     fn passed(&mut self, position: Position) {
-        if !self.replay.remove(&position) {
+        if !self.replay.remove(position) {
             self.read_after = self.read_after.max(position);
         }
     }
 
     /// The next of those with the lowest priority level that can take an entry.
-    fn next_in_turn(&mut self) -> Option<usize> {
+    fn next_in_turn(&mut self) -> Option<ConsumerId> {
         let level = self.consumers.iter().filter(|c| c.can_take()).map(|c| c.priority).min()?;
         let count = self.consumers.len();
         let at = (0..count)
             .map(|i| (self.next_turn + i) % count)
             .find(|at| self.consumers.get(*at).is_some_and(|c| c.can_take() && c.priority == level))?;
         self.next_turn = at + 1;
-        Some(at)
+        self.consumers.get(at).map(|consumer| consumer.id)
     }
 
     /// A consumer acked an entry wholly. Also right for one that nobody was given.
     pub fn acked(&mut self, position: Position) {
-        self.replay.remove(&position);
+        self.replay.remove(position);
         self.redeliveries.remove(&position);
-        for consumer in &mut self.consumers {
-            if consumer.take_back(position) {
-                break;
-            }
+        if let Some(given) = self.consumers.iter_mut().find_map(|consumer| consumer.take_back(position)) {
+            self.slots.release(given.slot);
         }
     }
 
     /// Everything up to `position` is acked.
     pub fn acked_through(&mut self, position: Position) {
-        self.replay = self.replay.split_off(&position.next());
+        self.replay.remove_through(position);
         self.redeliveries = self.redeliveries.split_off(&position.next());
         for consumer in &mut self.consumers {
             let kept = consumer.pending.split_off(&position.next());
-            let gone: u64 = consumer.pending.values().map(|messages| u64::from(*messages)).sum();
+            let gone: u64 = consumer.pending.values().map(|given| u64::from(given.messages)).sum();
             consumer.unacked -= gone;
             consumer.pending = kept;
         }
@@ -264,7 +351,7 @@ impl Dispatcher {
     /// A consumer wants entries again: those given, or all that it holds. On a subscription with one active consumer
     /// it is always all, in order, from `mark_delete` on.
     pub fn redeliver(&mut self, id: ConsumerId, positions: &[Position], mark_delete: Position) {
-        if self.kind != Kind::Shared {
+        if self.kind.has_active() {
             if self.active == Some(id) {
                 self.rewind(mark_delete);
             }
@@ -274,8 +361,9 @@ impl Dispatcher {
         let wanted: Vec<Position> =
             if positions.is_empty() { consumer.pending.keys().copied().collect() } else { positions.to_vec() };
         for position in wanted {
-            if consumer.take_back(position) {
-                self.replay.insert(position);
+            if let Some(given) = consumer.take_back(position) {
+                self.slots.release(given.slot);
+                self.replay.insert(position, given.slot);
                 *self.redeliveries.entry(position).or_default() += 1;
             }
         }
@@ -290,11 +378,25 @@ impl Dispatcher {
             _ if consumer.is_blocked() => Why::Unacked(id, consumer.unacked),
             _ if consumer.permits <= 0 => Why::NoPermits(id),
             _ if !consumer.room => Why::OutboxFull(id),
-            _ => match self.replay.first() {
+            _ => self.why_of_keys(id).unwrap_or_else(|| match self.replay.first(1).first() {
                 Some(first) => Why::Replaying(self.replay.len(), *first),
                 None => Why::NothingNew(self.read_after),
-            },
+            }),
         })
+    }
+
+    /// Why a consumer that could take something waits for others, of a Key_Shared subscription.
+    fn why_of_keys(&self, id: ConsumerId) -> Option<Why> {
+        if !matches!(self.kind, Kind::KeyShared { .. }) {
+            return None;
+        }
+        let mine = |slot: u32| self.slots.owner(slot, &self.consumers) == Some(id);
+        for (entry, slot) in self.replay.iter().filter(|(_, slot)| mine(*slot)) {
+            if let Err(Some(holder)) = self.may_take(slot) {
+                return Some(Why::KeyHeldBy { entry, holder });
+            }
+        }
+        (self.replay.len() >= LOOK_AHEAD).then(|| Why::LookAhead(self.replay.len()))
     }
 
     fn consumer_mut(&mut self, id: ConsumerId) -> Option<&mut ConsumerState> {

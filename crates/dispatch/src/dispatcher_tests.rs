@@ -6,11 +6,18 @@ use proptest::prelude::*;
 const START: Position = Position::new(1, -1);
 
 fn consumer(id: u64) -> NewConsumer {
-    NewConsumer { id: ConsumerId(id), name: format!("c{id}"), priority: 0, max_unacked: 0 }
+    NewConsumer { id: ConsumerId(id), name: format!("c{id}"), priority: 0, max_unacked: 0, ranges: vec![] }
 }
 
 fn at(entry: i64) -> Position {
     Position::new(1, entry)
+}
+
+/// Entries with the same remainder have the same key.
+const KEYS: i64 = 3;
+
+fn slot(position: Position) -> u32 {
+    u32::try_from(position.entry.0 % KEYS).unwrap() * 20_000
 }
 
 /// Delivers what can be delivered of entries 0 to 9 that `acked` does not name.
@@ -30,9 +37,10 @@ fn deliver(dispatcher: &mut Dispatcher, acked: &[i64]) -> Vec<(i64, u64)> {
                 dispatcher.skip(position);
                 continue;
             }
-            match dispatcher.assign(position, 1) {
-                Some(to) => delivered.push((position.entry.0, to.0)),
-                None => break,
+            match dispatcher.assign(position, 1, slot(position)) {
+                Assigned::To(to) => delivered.push((position.entry.0, to.0)),
+                Assigned::Waits => {}
+                Assigned::Nobody => break,
             }
         }
     }
@@ -113,12 +121,123 @@ fn a_batch_larger_than_the_permits_is_delivered() {
     let mut d = Dispatcher::new(Kind::Shared, START);
     d.add_consumer(Kind::Shared, consumer(1), START).unwrap();
     d.flow(ConsumerId(1), 1);
-    assert_eq!(d.assign(at(0), 50), Some(ConsumerId(1)));
+    assert_eq!(d.assign(at(0), 50, 0), Assigned::To(ConsumerId(1)));
     assert_eq!((d.consumers()[0].permits(), d.consumers()[0].unacked()), (-49, 50));
-    assert_eq!(d.assign(at(1), 1), None);
+    assert_eq!(d.assign(at(1), 1, 0), Assigned::Nobody);
+}
+
+const BY_KEY: Kind = Kind::KeyShared { sticky: false, out_of_order: false };
+
+#[test]
+fn a_key_goes_to_one_consumer_and_waits_for_its_former_one() {
+    let mut d = Dispatcher::new(BY_KEY, START);
+    d.add_consumer(BY_KEY, consumer(1), START).unwrap();
+    d.flow(ConsumerId(1), 3);
+    assert_eq!(deliver(&mut d, &[]), [(0, 1), (1, 1), (2, 1)]);
+    // However the slots are divided now, what the first one holds keeps its keys there.
+    for id in 2..8 {
+        d.add_consumer(BY_KEY, consumer(id), START).unwrap();
+        d.flow(ConsumerId(id), 100);
+    }
+    d.flow(ConsumerId(1), 100);
+    let early = deliver(&mut d, &[]);
+    assert!(early.iter().all(|(_, to)| *to == 1), "{early:?}");
+    let moved: Vec<i64> = (0..KEYS).filter(|key| !early.iter().any(|(entry, _)| entry % KEYS == *key)).collect();
+    assert!(!moved.is_empty());
+    let waiting = d.consumers().iter().find_map(|state| match d.why(state.id()) {
+        Some(Why::KeyHeldBy { holder, .. }) => Some(holder),
+        _ => None,
+    });
+    assert_eq!(waiting, Some(ConsumerId(1)));
+    for key in moved {
+        d.acked(at(key));
+        let later = deliver(&mut d, &[key]);
+        assert_eq!(
+            later.iter().map(|(entry, _)| *entry).collect::<Vec<_>>(),
+            [key + 3, key + 6].iter().copied().chain((key == 0).then_some(9)).collect::<Vec<_>>()
+        );
+        assert!(later.iter().all(|(_, to)| *to == later[0].1 && *to != 1));
+    }
+}
+
+#[test]
+fn sticky_consumers_get_their_ranges_alone() {
+    let kind = Kind::KeyShared { sticky: true, out_of_order: false };
+    let range = |start, end| HashRange::new(start, end).unwrap();
+    let mut d = Dispatcher::new(kind, START);
+    d.add_consumer(kind, NewConsumer { ranges: vec![range(0, 19_999)], ..consumer(1) }, START).unwrap();
+    let busy = d.add_consumer(kind, NewConsumer { ranges: vec![range(19_999, 30_000)], ..consumer(2) }, START);
+    assert_eq!(busy, Err(Busy::Ranges { wanted: range(19_999, 30_000), taken: range(0, 19_999) }));
+    d.add_consumer(kind, NewConsumer { ranges: vec![range(20_000, 39_999)], ..consumer(2) }, START).unwrap();
+    assert!(matches!(d.add_consumer(BY_KEY, consumer(3), START), Err(Busy::OtherKind(_))));
+    d.flow(ConsumerId(1), 100);
+    d.flow(ConsumerId(2), 100);
+    // Nobody serves the slot of entries 2, 5 and 8.
+    assert_eq!(deliver(&mut d, &[]), [(0, 1), (1, 2), (3, 1), (4, 2), (6, 1), (7, 2), (9, 1)]);
+    assert_eq!(d.replaying(), 3);
 }
 
 proptest! {
+    /// Per key, entries reach consumers in order, and never two consumers at a time, whatever joins, leaves, is acked or
+    /// asked for again; and nothing is lost.
+    #[test]
+    fn keys_keep_their_order(calls in proptest::collection::vec((0u8..6, 1u64..5, 0i64..10), 0..80)) {
+        let mut d = Dispatcher::new(BY_KEY, START);
+        let mut joined: Vec<u64> = vec![];
+        let mut acked: Vec<i64> = vec![];
+        let mut holders: BTreeMap<i64, u64> = BTreeMap::new();
+        let mut next_id = 10;
+        let check = |d: &mut Dispatcher, acked: &[i64], holders: &mut BTreeMap<i64, u64>| -> Result<(), TestCaseError> {
+            for (entry, to) in deliver(d, acked) {
+                let of_key = |e: &i64| e % KEYS == entry % KEYS;
+                let earlier = (0..entry).filter(of_key).find(|e| !acked.contains(e) && !holders.contains_key(e));
+                prop_assert_eq!(earlier, None, "entry {} before an earlier one of its key", entry);
+                let other = holders.iter().find(|(e, holder)| of_key(e) && **holder != to);
+                prop_assert_eq!(other, None, "entry {} while another consumer holds its key", entry);
+                prop_assert_eq!(holders.insert(entry, to), None, "entry {} delivered twice", entry);
+            }
+            Ok(())
+        };
+        for (call, pick, entry) in calls {
+            let id = ConsumerId(joined.get(pick as usize % joined.len().max(1)).copied().unwrap_or(0));
+            match call {
+                0 => {
+                    next_id += 1;
+                    joined.push(next_id);
+                    d.add_consumer(BY_KEY, consumer(next_id), START).unwrap();
+                }
+                1 => {
+                    d.remove_consumer(id, START);
+                    joined.retain(|joined| *joined != id.0);
+                    holders.retain(|_, holder| *holder != id.0);
+                    if joined.is_empty() {
+                        holders.clear();
+                    }
+                }
+                2 => d.flow(id, u32::try_from(pick).unwrap()),
+                3 if holders.contains_key(&entry) => {
+                    acked.push(entry);
+                    d.acked(at(entry));
+                    holders.remove(&entry);
+                }
+                4 => {
+                    // As the clients do it: all of a consumer, in order.
+                    d.redeliver(id, &[], START);
+                    holders.retain(|_, holder| *holder != id.0);
+                }
+                _ => check(&mut d, &acked, &mut holders)?,
+            }
+        }
+        while let Some(id) = joined.pop() {
+            d.remove_consumer(ConsumerId(id), START);
+        }
+        holders.clear();
+        d.add_consumer(BY_KEY, consumer(99), START).unwrap();
+        d.flow(ConsumerId(99), 1000);
+        check(&mut d, &acked, &mut holders)?;
+        prop_assert_eq!(holders.len() + acked.len(), 10);
+    }
+
     /// Whatever happens, an entry is never lost: once everyone has permits, all that is not acked is delivered, and
     /// nothing twice.
     #[test]

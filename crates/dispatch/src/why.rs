@@ -22,6 +22,17 @@ pub enum Why {
     /// Another consumer is the active one; ends when that one leaves.
     #[error("consumer {0:?} is the active one")]
     NotActive(ConsumerId),
+    /// Its keys wait for another consumer, which was given earlier entries of them; ends when that one acks or leaves.
+    #[error("a key of entry {entry} is held by consumer {holder:?}, which did not acknowledge earlier entries of it")]
+    KeyHeldBy {
+        /// The first entry that waits.
+        entry: Position,
+        /// Who holds its key.
+        holder: ConsumerId,
+    },
+    /// So many entries wait for consumers that cannot take them that nothing is read ahead; ends when one of them can.
+    #[error("{0} entries wait for consumers that cannot take them; nothing is read ahead of them")]
+    LookAhead(usize),
     /// Entries are to be delivered again first.
     #[error("{0} entries wait to be delivered again, the first is {1}")]
     Replaying(usize, Position),

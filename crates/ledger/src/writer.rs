@@ -206,32 +206,41 @@ impl std::fmt::Debug for Writer {
 /// The compare-and-set loop of an ensemble change.
 ///
 /// A write whose outcome is not known is settled by reading again until the store answers: reporting it either way
-/// could count acks from bookies that metadata does not name.
+/// could count acks from bookies that metadata does not name. As it may even be applied after that read, "no
+/// replacement" is reported only once the version moved, if need be by writing what is stored: entries confirmed by the
+/// old ensemble would otherwise belong to the new one when the write comes through at last.
 async fn change_ensemble(
     client: &LedgerClient,
     ledger: LedgerId,
     failed: &[(usize, BookieId)],
     last_add_confirmed: EntryId,
 ) -> Result<Box<LedgerMetadata>, ChangeFailed> {
-    let mut unsettled = false;
+    // The version at which a write may still be applied.
+    let mut unsettled = None;
     loop {
         let (stored, version) = match client.get(ledger).await {
             Ok(found) => found,
             Err(LedgerError::NoLedger(_)) => return Err(ChangeFailed::Deleted),
-            Err(_) if !unsettled => return Err(ChangeFailed::MetadataUnreachable),
+            Err(_) if unsettled.is_none() => return Err(ChangeFailed::MetadataUnreachable),
             Err(_) => {
                 client.env.clock.sleep_until(client.env.clock.now() + crate::recovery::RETRY_METADATA).await;
                 continue;
             }
         };
-        match ensemble::change(&stored, last_add_confirmed, failed, &client.bookies.available())? {
-            ensemble::Change::AlreadyDone => return Ok(Box::new(stored)),
-            ensemble::Change::Write(changed) => {
-                let path = paths::ledger(ledger);
+        unsettled = unsettled.filter(|at| *at == version);
+        let path = paths::ledger(ledger);
+        match ensemble::change(&stored, last_add_confirmed, failed, &client.bookies.available()) {
+            Err(ChangeFailed::NoReplacement) if unsettled.is_some() => {
+                // Whatever comes of it, the next round sees it.
+                drop(client.metadata.put(&path, stored.encode(), Expected::Version(version)).await);
+            }
+            Err(failed) => return Err(failed),
+            Ok(ensemble::Change::AlreadyDone) => return Ok(Box::new(stored)),
+            Ok(ensemble::Change::Write(changed)) => {
                 match client.metadata.put(&path, changed.encode(), Expected::Version(version)).await {
                     Ok(_) => return Ok(Box::new(changed)),
                     Err(MetadataError::BadVersion(_) | MetadataError::NoNode(_)) => {}
-                    Err(_) => unsettled = true,
+                    Err(_) => unsettled = Some(version),
                 }
             }
         }

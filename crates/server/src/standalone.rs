@@ -141,7 +141,6 @@ async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), S
         topics: TopicOptions {
             ledgers,
             producer_names: Arc::new(ProducerNames::new(names)),
-            max_message_size: session.max_message_size,
             max_unacked_per_consumer: MAX_UNACKED,
         },
         session,

@@ -307,12 +307,13 @@ fn sends_are_read_as_the_protocol_means_them() {
     }
     let txn = SendCommand { txnid_least_bits: Some(1), txnid_most_bits: Some(0), ..SendCommand::new(1, 5) };
     let shadow = SendCommand { message_id: Some(Position::new(1, 1)), ..SendCommand::new(1, 5) };
-    for (send, payload) in
-        [(txn, Bytes::new()), (shadow, Bytes::new()), (SendCommand::new(1, 5), vec![0; 5 * 1024 * 1024 + 1].into())]
-    {
-        session.handle_command(T, send.into(), payload);
+    for send in [txn, shadow] {
+        session.handle_command(T, send.into(), Bytes::new());
         assert_eq!(words(&mut session), "FailPublish");
     }
+    // A chunk of a C++ client is a little larger than the message size.
+    session.handle_command(T, SendCommand::new(1, 5).into(), vec![0; 5 * 1024 * 1024 + 10].into());
+    assert_eq!(words(&mut session), "Publish");
 }
 
 #[test]

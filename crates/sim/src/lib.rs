@@ -5,6 +5,8 @@
 //! one simulation; the binary `geminga-sim` has one sub-command for each. A seed determines everything a run does, so a
 //! failure is repeated by its seed.
 //!
-//! Start reading at [`crash`].
+//! Start reading at [`crash`] and [`ledger`].
 
+mod counts;
 pub mod crash;
+pub mod ledger;

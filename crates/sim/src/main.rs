@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
-use geminga_sim::crash;
+use geminga_sim::{crash, ledger};
 
 /// Runs the real code on simulated disks, with faults chosen by seed, and checks it against naive models.
 #[derive(Debug, Parser)]
@@ -18,14 +18,28 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Simulation {
     /// The bookie's store on a disk that loses power, tears writes, fails syncs and runs full.
-    Crash(CrashArguments),
+    Crash {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// Instead, try every crash image of this many short traces.
+        #[arg(long)]
+        exhaustive: Option<u64>,
+    },
+    /// Writers, racing recoveries and readers of ledgers, over bookies that crash and a network that loses and delays.
+    Ledger {
+        #[command(flatten)]
+        seeds: Seeds,
+        /// Print what happens. Needs --seed.
+        #[arg(long, requires = "seed")]
+        trace: bool,
+    },
 }
 
-#[derive(Debug, clap::Args)]
-struct CrashArguments {
-    /// How many seeds to run.
-    #[arg(long, default_value_t = 1000)]
-    seeds: u64,
+#[derive(Clone, Debug, clap::Args)]
+struct Seeds {
+    /// How many seeds to run [default: 1000, or the one of --seed].
+    #[arg(long)]
+    seeds: Option<u64>,
     /// Run for this long instead.
     #[arg(long)]
     seconds: Option<u64>,
@@ -35,20 +49,25 @@ struct CrashArguments {
     /// Commit this known bug, and succeed only if it is found. Needs the cargo feature `canary`.
     #[arg(long)]
     canary: Option<String>,
-    /// Instead, try every crash image of this many short traces.
-    #[arg(long)]
-    exhaustive: Option<u64>,
 }
 
+/// Below this many seeds a rare fault may be missed by chance.
+const ENOUGH_SEEDS: u64 = 200;
+
 fn main() -> ExitCode {
-    let Arguments { simulation: Simulation::Crash(arguments) } = Arguments::parse();
-    if let Some(name) = &arguments.canary
-        && let Err(why) = choose_canary(name)
+    let Arguments { simulation } = Arguments::parse();
+    let (seeds, canaries) = match &simulation {
+        Simulation::Crash { seeds, .. } => (seeds, &crash::CANARIES[..]),
+        Simulation::Ledger { seeds, .. } => (seeds, &ledger::CANARIES[..]),
+    };
+    if let Some(name) = &seeds.canary
+        && let Err(why) = choose_canary(name, canaries)
     {
         eprintln!("{why}");
         return ExitCode::from(2);
     }
-    match (run(&arguments), &arguments.canary) {
+    let canary = seeds.canary.clone();
+    match (run(&simulation), canary) {
         (Ok(()), None) => ExitCode::SUCCESS,
         (Err(failure), None) => {
             eprintln!("FAILED: {failure}");
@@ -66,52 +85,74 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "canary")]
-fn choose_canary(name: &str) -> Result<(), String> {
-    if !crash::CANARIES.contains(&name) {
-        return Err(format!("there is no canary {name}; there are {}", crash::CANARIES.join(", ")));
+fn choose_canary(name: &str, canaries: &[&str]) -> Result<(), String> {
+    if !canaries.contains(&name) {
+        return Err(format!("there is no canary {name}; there are {}", canaries.join(", ")));
     }
     geminga_model::choose_canary(Some(name));
     Ok(())
 }
 
 #[cfg(not(feature = "canary"))]
-fn choose_canary(name: &str) -> Result<(), String> {
+fn choose_canary(name: &str, _canaries: &[&str]) -> Result<(), String> {
     Err(format!("the canary {name} is not compiled in: build with --features canary"))
 }
 
-/// Runs the seeds asked for and prints what happened in them.
-fn run(arguments: &CrashArguments) -> Result<(), String> {
-    let started = Instant::now();
-    let first = arguments.seed.unwrap_or(0);
-    let seeds = match (arguments.exhaustive, arguments.seconds, arguments.seed) {
-        (Some(traces), ..) => traces,
-        (None, Some(_), _) => u64::MAX - first,
-        (None, None, Some(_)) => 1,
-        (None, None, None) => arguments.seeds,
-    };
-    let deadline = arguments.seconds.map(Duration::from_secs);
-    let mut tally = crash::Tally::default();
-    let mut done = 0;
-    for seed in first..first + seeds {
-        if deadline.is_some_and(|deadline| started.elapsed() >= deadline) {
-            break;
+/// Runs the seeds asked for, prints what happened in them, and says if that was too little.
+fn run(simulation: &Simulation) -> Result<(), String> {
+    match simulation {
+        Simulation::Crash { seeds, exhaustive: Some(traces) } => {
+            let mut tally = crash::Tally::default();
+            let seeds = Seeds { seeds: Some(*traces), seconds: None, ..seeds.clone() };
+            let done = seeds.run(|seed| crash::run_exhaustive(seed, &mut tally))?;
+            print(&tally.counts(), done);
+            Ok(())
         }
-        let result = match arguments.exhaustive {
-            Some(_) => crash::run_exhaustive(seed, &mut tally),
-            None => crash::run_seed(seed, &mut tally),
+        Simulation::Crash { seeds, exhaustive: None } => {
+            let mut tally = crash::Tally::default();
+            let done = seeds.run(|seed| crash::run_seed(seed, &mut tally))?;
+            print(&tally.counts(), done);
+            if done < ENOUGH_SEEDS { Ok(()) } else { tally.check_that_all_happened() }
+        }
+        Simulation::Ledger { seeds, trace } => {
+            if let (true, Some(seed)) = (trace, seeds.seed) {
+                ledger::trace_seed(seed).iter().for_each(|line| println!("{line}"));
+            }
+            let mut tally = ledger::Tally::default();
+            let done = seeds.run(|seed| ledger::run_seed(seed, &mut tally).map(drop))?;
+            print(&tally.counts(), done);
+            if done < ENOUGH_SEEDS { Ok(()) } else { tally.check_that_enough_happened(done) }
+        }
+    }
+}
+
+impl Seeds {
+    /// Runs seed after seed until one fails; how many there were.
+    fn run(&self, mut run: impl FnMut(u64) -> Result<(), String>) -> Result<u64, String> {
+        let started = Instant::now();
+        let first = self.seed.unwrap_or(0);
+        let seeds = match (self.seconds, self.seeds, self.seed) {
+            (Some(_), ..) => u64::MAX - first,
+            (None, Some(seeds), _) => seeds,
+            (None, None, Some(_)) => 1,
+            (None, None, None) => 1000,
         };
-        if let Err(violation) = result {
-            return Err(format!("seed {seed}: {violation}"));
+        let deadline = self.seconds.map(Duration::from_secs);
+        let mut done = 0;
+        for seed in first..first + seeds {
+            if deadline.is_some_and(|deadline| started.elapsed() >= deadline) {
+                break;
+            }
+            run(seed).map_err(|violation| format!("seed {seed}: {violation}"))?;
+            done += 1;
         }
-        done += 1;
+        println!("{done} seeds in {:.1} s", started.elapsed().as_secs_f64());
+        Ok(done)
     }
-    println!("{done} seeds in {:.1} s", started.elapsed().as_secs_f64());
-    for (name, count) in tally.counts() {
-        println!("{name:>24} {count:>12} {:>10.2} a seed", count as f64 / done.max(1) as f64);
+}
+
+fn print(counts: &[(&str, u64)], done: u64) {
+    for (name, count) in counts {
+        println!("{name:>24} {count:>12} {:>10.2} a seed", *count as f64 / done.max(1) as f64);
     }
-    // Fewer seeds may miss a rare fault by chance.
-    if arguments.exhaustive.is_none() && done >= 200 {
-        tally.check_that_all_happened()?;
-    }
-    Ok(())
 }

@@ -109,5 +109,12 @@ impl Consumers {
     }
 }
 
+/// However a subscription ends, also by a panic, its consumers are told and come back.
+impl Drop for Consumers {
+    fn drop(&mut self) {
+        self.close_all();
+    }
+}
+
 /// How long acks without a receipt wait for others, so that they are stored together.
 pub(crate) const COALESCE: Duration = Duration::from_millis(100);

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use geminga_dispatch::{ConsumerId, NextRead};
+use geminga_dispatch::{Assigned, ConsumerId, Kind, NextRead};
 use geminga_env::OnPanic;
 use geminga_managed_ledger::{CachedRead, LogEntry, ManagedLedgerError};
-use geminga_model::{Instant, Position};
-use geminga_wire::Entry;
+use geminga_model::{Instant, Position, key_slot};
+use geminga_wire::{Entry, NONE_KEY};
 
 use crate::connection::Delivery;
-use crate::subscription::{Serving, Subscription, SubscriptionItem};
+use crate::subscription::SubscriptionItem;
+use crate::subscription_task::{Serving, Subscription};
 
 /// Entries and bytes of one read.
 const READ_ENTRIES: usize = 100;
@@ -108,7 +109,7 @@ impl Serving {
     /// Leaves out consumers whose connections are full; they are told when that is over.
     fn look_for_room(&mut self, of: &Subscription) {
         let full: Vec<ConsumerId> = (self.dispatcher.consumers().iter())
-            .filter(|state| state.permits() > 0)
+            .filter(|state| state.permits() > 0 && state.has_room())
             .map(geminga_dispatch::ConsumerState::id)
             .filter(|id| {
                 let me = of.me.clone();
@@ -220,16 +221,24 @@ impl Serving {
             self.dispatcher.skip(position);
             return true;
         }
+        let parsed = Entry::parse(payload.clone());
+        let summary = parsed.as_ref().ok().and_then(|entry| entry.summary().ok());
         let left = self.cursor.unacked_of(position);
-        let messages = match left {
-            Some(left) => left.count(),
-            // What cannot be read counts as one message; the client says what is wrong with it.
-            None => Entry::parse(payload.clone())
-                .and_then(|entry| entry.summary().map(|summary| summary.messages()))
-                .unwrap_or(1),
+        // What cannot be read counts as one message; the client says what is wrong with it.
+        let messages =
+            left.map(geminga_cursor::UnackedSet::count).or(summary.as_ref().map(|s| s.messages())).unwrap_or(1);
+        let slot = match self.dispatcher.kind() {
+            Kind::KeyShared { .. } => {
+                summary.as_ref().map_or_else(|| key_slot(NONE_KEY), geminga_wire::MetadataSummary::sticky_key_slot)
+            }
+            Kind::Exclusive | Kind::Failover | Kind::Shared => 0,
         };
         let ack_set = left.map(geminga_cursor::UnackedSet::words).unwrap_or_default();
-        let Some(to) = self.dispatcher.assign(position, messages) else { return false };
+        let to = match self.dispatcher.assign(position, messages, slot) {
+            Assigned::To(to) => to,
+            Assigned::Waits => return true,
+            Assigned::Nobody => return false,
+        };
         let redelivery_count = self.dispatcher.redelivery_count(position);
         self.consumers.push(to, Delivery { position, payload, redelivery_count, ack_set, consumer_epoch: None });
         true

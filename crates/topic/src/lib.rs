@@ -7,7 +7,7 @@
 //! Deliberately not here: which topics there are and who owns them (`broker`), sockets, the rules of a connection
 //! (`session`).
 //!
-//! Start reading at [`TopicHandle`]; then `topic.rs` for the life of a topic, `publish.rs` and `subscription.rs`.
+//! Start reading at [`TopicHandle`]; then `topic.rs` for the life of a topic, `publish.rs` and `subscription_task.rs`.
 
 mod connection;
 mod consumers;
@@ -17,6 +17,7 @@ mod publish;
 mod refusal;
 mod seek;
 mod subscription;
+mod subscription_task;
 mod topic;
 
 pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};

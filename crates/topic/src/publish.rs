@@ -78,7 +78,6 @@ struct Unanswered {
 #[derive(Debug)]
 pub(crate) struct Publishing {
     names: Arc<ProducerNames>,
-    max_message_size: usize,
     producers: HashMap<ProducerId, Producer>,
     next_id: u64,
     unanswered: VecDeque<Unanswered>,
@@ -86,15 +85,8 @@ pub(crate) struct Publishing {
 }
 
 impl Publishing {
-    pub(crate) fn new(names: Arc<ProducerNames>, max_message_size: usize) -> Publishing {
-        Publishing {
-            names,
-            max_message_size,
-            producers: HashMap::new(),
-            next_id: 0,
-            unanswered: VecDeque::new(),
-            completed: Vec::new(),
-        }
+    pub(crate) fn new(names: Arc<ProducerNames>) -> Publishing {
+        Publishing { names, producers: HashMap::new(), next_id: 0, unanswered: VecDeque::new(), completed: Vec::new() }
     }
 
     /// Opens a producer.
@@ -189,7 +181,7 @@ impl Publishing {
         known.messages += 1;
         known.unanswered += 1;
         let admitted = payload.map_err(|(error, text)| (error, text.to_owned())).and_then(|payload| {
-            admit(&payload, self.max_message_size)?;
+            admit(&payload)?;
             appender
                 .append(now, payload)
                 .map_err(|_| (ServerError::ServiceNotReady, "the topic is being closed".to_owned()))
@@ -237,12 +229,18 @@ impl Publishing {
     }
 }
 
-/// What every entry must be: within the size limit, readable, and as its checksum says.
-fn admit(payload: &Bytes, max_message_size: usize) -> Result<(), (ServerError, String)> {
-    if payload.len() > max_message_size {
-        let text = format!("Exceed maximum message size: {} bytes, the limit is {max_message_size}", payload.len());
-        return Err((ServerError::NotAllowedError, text));
+/// However a topic ends, also by a panic, its producers are told and come back.
+impl Drop for Publishing {
+    fn drop(&mut self) {
+        self.close_all();
     }
+}
+
+/// What every entry must be: readable, and as its checksum says.
+///
+/// Its size is bounded by the frame it came in. Fact: a C++ client fills a chunk so that the entry exceeds the message
+/// size by its ten bytes of magic, checksum and length.
+fn admit(payload: &Bytes) -> Result<(), (ServerError, String)> {
     let corrupt =
         |error: &dyn std::fmt::Display| (ServerError::ChecksumError, format!("the message is corrupt: {error}"));
     let entry = Entry::parse(payload.clone()).map_err(|error| corrupt(&error))?;

@@ -20,7 +20,11 @@ pub(crate) fn of_log(error: &ManagedLedgerError) -> Refusal {
 
 /// What a consumer is told that cannot join.
 pub(crate) fn of_busy(busy: Busy) -> Refusal {
-    Refusal::new(ServerError::ConsumerBusy, busy.to_string())
+    let code = match busy {
+        Busy::Exclusive | Busy::OtherKind(_) => ServerError::ConsumerBusy,
+        Busy::Ranges { .. } => ServerError::ConsumerAssignError,
+    };
+    Refusal::new(code, busy.to_string())
 }
 
 /// Something that a later version does.

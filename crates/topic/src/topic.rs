@@ -30,8 +30,6 @@ pub struct TopicOptions {
     pub ledgers: ManagedLedgers,
     /// Names for producers without one.
     pub producer_names: Arc<ProducerNames>,
-    /// The largest entry.
-    pub max_message_size: usize,
     /// Unacked messages a consumer may hold (`maxUnackedMessagesPerConsumer`).
     pub max_unacked_per_consumer: u64,
 }
@@ -311,8 +309,7 @@ impl Topic {
             Ok((opened, cursors)) => {
                 let log = Arc::clone(&opened.log);
                 let appender = opened.appender(Arc::new(ToTopic(self.me.clone())));
-                let options = &self.options;
-                let publishing = Publishing::new(Arc::clone(&options.producer_names), options.max_message_size);
+                let publishing = Publishing::new(Arc::clone(&self.options.producer_names));
                 self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None }));
                 for cursor in cursors {
                     self.start(&log, &cursor, true, Start::Existing);

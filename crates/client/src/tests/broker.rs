@@ -33,6 +33,7 @@ pub(super) async fn play<A, B>(broker: impl Future<Output = A>, client: impl Fut
     let env = env();
     let deadline = env.clock.now() + Duration::from_secs(20);
     tokio::select! {
+        biased;
         both = async { tokio::join!(broker, client) } => both,
         () = env.clock.sleep_until(deadline) => panic!("the script and the client wait for each other"),
     }

@@ -1,22 +1,6 @@
 //! What happened in all seeds, to see that every kind of work and fault was tried.
 
-macro_rules! tally {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// Counts of everything that a run did and suffered.
-        #[derive(Clone, Debug, Default)]
-        pub struct Tally {
-            $($(#[doc = $doc])* pub $name: u64,)*
-        }
-
-        impl Tally {
-            /// All counts with their names.
-            #[must_use]
-            pub fn counts(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),*]
-            }
-        }
-    };
-}
+use crate::counts::tally;
 
 tally! {
     /// Group commits answered.

@@ -1,0 +1,602 @@
+//! The task of a subscription: what it does in a turn.
+//!
+//! The task owns the cursor and the dispatcher. A turn takes what arrived, then dispatches, then saves what must be
+//! saved, then sends. It waits for new entries by saying so in a flag, which the topic looks at after each commit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use geminga_admin_model::SubscriptionReport;
+use geminga_cursor::{Cursor, UnackedSet};
+use geminga_dispatch::{ConsumerId, Dispatcher, Kind, NewConsumer, Why};
+use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply};
+use geminga_managed_ledger::{CursorEvent, CursorStore, Log, ManagedLedgerError, Saved, delete_cursor};
+use geminga_model::{Instant, Position, TopicName};
+use geminga_session::{Answer, ConsumerKey, Refusal, RequestKey, SeekTarget, SubscribeSpec};
+use geminga_wire::proto::command_ack::AckType;
+use geminga_wire::proto::command_subscribe::SubType;
+use geminga_wire::{MessageId, ServerError, proto};
+
+use crate::connection::{ConnectionHandle, ConnectionItem};
+use crate::consumers::{COALESCE, Consumers};
+use crate::delivery::Reading;
+use crate::refusal::{closing, not_in_this_version, of_busy, of_log};
+use crate::subscription::{ConsumerHandle, ConsumerItem, OpenedCursor, SubscriptionItem, refuse};
+use crate::topic::{TopicItem, TopicOptions};
+use crate::{last_message, seek};
+
+/// How long a subscription that is not stored lives without a consumer after a seek.
+const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);
+
+enum Phase {
+    Opening(Vec<SubscriptionItem>),
+    Serving(Box<Serving>),
+    /// Its last state is being saved.
+    Closing(Box<Serving>, Reply<()>),
+    Gone(Refusal),
+}
+
+/// What a subscription that is open has.
+pub(crate) struct Serving {
+    pub(crate) cursor: Cursor,
+    store: Option<CursorStore>,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) consumers: Consumers,
+    pub(crate) reading: Reading,
+    saved: u64,
+    /// Ack receipts by the revision that must be durable first.
+    receipts: VecDeque<(u64, ConnectionHandle, RequestKey)>,
+    save_at: Option<Instant>,
+    told_mark_delete: Option<Position>,
+    /// A seek or an unsubscribe is under way: nobody may join.
+    fenced: bool,
+    /// A subscription that is not stored waits so long for its consumer to come back after a seek.
+    orphan_until: Option<Instant>,
+}
+
+pub(crate) struct Subscription {
+    pub(crate) env: Env,
+    options: TopicOptions,
+    topic: TopicName,
+    name: Arc<str>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) me: Mailbox<SubscriptionItem>,
+    to_topic: Mailbox<TopicItem>,
+    pub(crate) waiting: Arc<AtomicBool>,
+    durable: bool,
+    phase: Phase,
+}
+
+impl Subscription {
+    /// A subscription whose cursor is being opened.
+    #[allow(clippy::too_many_arguments)] // these are what it owns
+    pub(crate) fn new(
+        options: TopicOptions,
+        topic: TopicName,
+        name: Arc<str>,
+        log: Arc<Log>,
+        me: Mailbox<SubscriptionItem>,
+        to_topic: Mailbox<TopicItem>,
+        waiting: Arc<AtomicBool>,
+        durable: bool,
+    ) -> Subscription {
+        let env = options.ledgers.env.clone();
+        let phase = Phase::Opening(Vec::new());
+        Subscription { env, options, topic, name, log, me, to_topic, waiting, durable, phase }
+    }
+
+    pub(crate) async fn run(mut self, mut inbox: Inbox<SubscriptionItem>) {
+        let clock = self.env.clock;
+        let mut batch = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = inbox.wait() => {}
+                () = clock.sleep_until_some(self.deadline()) => {}
+            }
+            inbox.take(&mut batch);
+            batch.drain(..).for_each(|item| self.handle(item));
+            let more = self.flush();
+            if let Phase::Gone(why) = &self.phase {
+                let why = why.clone();
+                inbox.close();
+                inbox.take(&mut batch);
+                batch.drain(..).for_each(|item| refuse(item, &why));
+                return;
+            }
+            if more {
+                // Others first; then this subscription goes on as if new entries had come.
+                tokio::task::yield_now().await;
+                drop(self.me.push(SubscriptionItem::NewEntries));
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &self.phase else { return None };
+        let store = serving.store.as_ref();
+        let save_at = serving.save_at.filter(|_| store.is_some_and(|store| !store.is_busy()));
+        let store_deadline = store.and_then(CursorStore::deadline);
+        [save_at, store_deadline, serving.reading.retry_at(), serving.orphan_until].into_iter().flatten().min()
+    }
+
+    fn handle(&mut self, item: SubscriptionItem) {
+        match (&mut self.phase, item) {
+            (Phase::Opening(_), SubscriptionItem::Opened(opened)) => self.opened(*opened),
+            (Phase::Opening(_), SubscriptionItem::Abandon) => self.gone(closing()),
+            (Phase::Opening(_), SubscriptionItem::Explain(to)) => {
+                to.send(SubscriptionReport {
+                    name: self.name.to_string(),
+                    durable: self.durable,
+                    why: Some("opening: taking over its cursor".to_owned()),
+                    ..SubscriptionReport::default()
+                });
+            }
+            (Phase::Opening(waiting), item) => waiting.push(item),
+            (Phase::Closing(..), SubscriptionItem::Cursor(event)) => self.cursor_event(event),
+            (Phase::Closing(..), SubscriptionItem::Abandon) => self.gone(closing()),
+            (Phase::Closing(..), item) => refuse(item, &closing()),
+            (Phase::Gone(why), item) => refuse(item, why),
+            (Phase::Serving(_), item) => self.serve(item),
+        }
+    }
+
+    fn opened(&mut self, opened: OpenedCursor) {
+        let Phase::Opening(waiting) = &mut self.phase else { return };
+        let waiting = std::mem::take(waiting);
+        match opened {
+            Ok((store, cursor)) => {
+                let dispatcher = Dispatcher::new(Kind::Shared, cursor.mark_delete());
+                let saved = cursor.revision();
+                self.phase = Phase::Serving(Box::new(Serving {
+                    cursor,
+                    store,
+                    dispatcher,
+                    consumers: Consumers::default(),
+                    reading: Reading::default(),
+                    saved,
+                    receipts: VecDeque::new(),
+                    save_at: None,
+                    told_mark_delete: None,
+                    fenced: false,
+                    orphan_until: None,
+                }));
+                waiting.into_iter().for_each(|item| self.handle(item));
+            }
+            Err(error) => {
+                let why = of_log(&error);
+                waiting.into_iter().for_each(|item| refuse(item, &why));
+                drop(self.to_topic.push(TopicItem::SubscriptionFailed(Arc::clone(&self.name), error)));
+                self.gone(why);
+            }
+        }
+    }
+
+    fn serve(&mut self, item: SubscriptionItem) {
+        let now = self.env.clock.now();
+        match item {
+            SubscriptionItem::Subscribe(key, connection, spec) => self.subscribe(key, connection, &spec),
+            SubscriptionItem::Consumer(id, connection, item) => self.consumer(id, connection, item),
+            SubscriptionItem::Cursor(event) => self.cursor_event(event),
+            SubscriptionItem::Explain(to) => to.send(self.report()),
+            SubscriptionItem::Sought(request, connection, target) => self.sought(request, &connection, target),
+            SubscriptionItem::Deleted(request, connection, result) => self.deleted(request, &connection, result),
+            SubscriptionItem::Close(done) => self.close(done),
+            SubscriptionItem::Abandon => {
+                if let Phase::Serving(serving) = &mut self.phase {
+                    serving.consumers.close_all();
+                }
+                self.gone(closing());
+            }
+            SubscriptionItem::Read(read) => {
+                if let Phase::Serving(serving) = &mut self.phase {
+                    serving.reading.finished(now, read);
+                }
+            }
+            SubscriptionItem::Drained(id) => {
+                if let Phase::Serving(serving) = &mut self.phase {
+                    serving.dispatcher.set_room(id, true);
+                }
+            }
+            SubscriptionItem::NewEntries | SubscriptionItem::Opened(_) => {}
+        }
+    }
+
+    fn subscribe(&mut self, key: ConsumerKey, connection: ConnectionHandle, spec: &SubscribeSpec) {
+        let result = self.admit(key, &connection, spec);
+        let empty = matches!(&self.phase, Phase::Serving(serving) if serving.consumers.len() == 0);
+        connection.push(ConnectionItem::ConsumerSubscribed { consumer: key, result });
+        if empty && !self.durable {
+            self.end();
+        }
+        if let Phase::Serving(serving) = &mut self.phase
+            && serving.dispatcher.kind() == Kind::Failover
+        {
+            serving.consumers.tell_active(serving.dispatcher.active());
+        }
+    }
+
+    fn admit(
+        &mut self,
+        key: ConsumerKey,
+        connection: &ConnectionHandle,
+        spec: &SubscribeSpec,
+    ) -> Result<ConsumerHandle, Refusal> {
+        let Phase::Serving(serving) = &mut self.phase else { return Err(closing()) };
+        let kind = match spec.sub_type {
+            SubType::Exclusive => Kind::Exclusive,
+            SubType::Failover => Kind::Failover,
+            SubType::Shared => Kind::Shared,
+            SubType::KeyShared => Kind::KeyShared {
+                sticky: spec.key_shared.as_ref().is_some_and(|keys| keys.sticky.is_some()),
+                out_of_order: spec.key_shared.as_ref().is_some_and(|keys| keys.allow_out_of_order),
+            },
+        };
+        // Nothing is compacted in this version, so what a compacted read delivers is everything.
+        for (asked, what) in [
+            (spec.replicate_state, "replicated subscriptions"),
+            (!spec.start_rollback.is_zero(), "starting a subscription at a time"),
+            (spec.schema.as_ref().is_some_and(|schema| schema.r#type != proto::schema::Type::None as i32), "schemas"),
+        ] {
+            if asked {
+                return Err(not_in_this_version(what));
+            }
+        }
+        if serving.fenced {
+            return Err(Refusal::new(ServerError::ConsumerBusy, "the subscription is being moved; try again"));
+        }
+        if spec.durable != self.durable {
+            let message = "the subscription exists both as durable and not: choose another name";
+            return Err(Refusal::new(ServerError::NotAllowedError, message));
+        }
+        let id = serving.consumers.next_id();
+        let consumer = NewConsumer {
+            id,
+            name: spec.consumer_name.clone(),
+            priority: spec.priority_level,
+            max_unacked: self.options.max_unacked_per_consumer,
+            ranges: spec.key_shared.as_ref().and_then(|keys| keys.sticky.clone()).unwrap_or_default(),
+        };
+        serving.dispatcher.add_consumer(kind, consumer, serving.cursor.mark_delete()).map_err(of_busy)?;
+        serving.consumers.add(id, key, connection.clone(), spec);
+        serving.orphan_until = None;
+        Ok(ConsumerHandle::new(id, key, connection.clone(), self.me.clone()))
+    }
+
+    fn consumer(&mut self, id: ConsumerId, connection: ConnectionHandle, item: ConsumerItem) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if serving.consumers.get(id).is_none() {
+            // It was cut off before the command arrived.
+            let gone = Refusal::new(ServerError::MetadataError, "Consumer not found");
+            return refuse(SubscriptionItem::Consumer(id, connection, item), &gone);
+        }
+        match item {
+            ConsumerItem::Flow(permits) => serving.dispatcher.flow(id, permits),
+            ConsumerItem::Ack { ack_type, message_ids, request } => {
+                let single = matches!(serving.dispatcher.kind(), Kind::Exclusive | Kind::Failover);
+                match ack_type {
+                    AckType::Individual => self.ack(&message_ids),
+                    AckType::Cumulative if single => self.ack_cumulative(&message_ids),
+                    AckType::Cumulative => {
+                        tracing::warn!(topic = %self.topic, subscription = %self.name, "a cumulative ack is ignored: several consumers share the subscription");
+                    }
+                }
+                self.acked(connection, request);
+            }
+            ConsumerItem::Redeliver { positions, epoch } => {
+                if let (Some(epoch), Some(consumer)) = (epoch, serving.consumers.get_mut(id)) {
+                    consumer.epoch = consumer.epoch.max(Some(epoch));
+                }
+                serving.dispatcher.redeliver(id, &positions, serving.cursor.mark_delete());
+                serving.reading.restart();
+            }
+            ConsumerItem::Seek(request, target) => self.seek(request, connection, target),
+            ConsumerItem::Unsubscribe(request, force) => self.unsubscribe(request, connection, force),
+            ConsumerItem::LastMessageId(request) => {
+                let mark_delete = serving.cursor.mark_delete();
+                let task = last_message::answer(Arc::clone(&self.log), mark_delete, connection, request);
+                self.env.control.spawn("last message id", OnPanic::Log, task);
+            }
+            ConsumerItem::Stats(request) => {
+                let stats = self.stats(id);
+                connection.answer(request, Ok(Answer::ConsumerStats(Box::new(stats))));
+            }
+            ConsumerItem::Close => self.remove(id),
+        }
+    }
+
+    fn remove(&mut self, id: ConsumerId) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if let Some(consumer) = serving.consumers.remove(id) {
+            serving.dispatcher.remove_consumer(id, serving.cursor.mark_delete());
+            serving.reading.restart();
+            consumer.connection.push(ConnectionItem::ConsumerClosed(consumer.key));
+        }
+        if serving.dispatcher.kind() == Kind::Failover {
+            serving.consumers.tell_active(serving.dispatcher.active());
+        }
+        if serving.consumers.len() == 0 && !self.durable && !serving.fenced {
+            self.end();
+        }
+    }
+
+    fn ack(&mut self, message_ids: &[MessageId]) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let Serving { cursor, dispatcher, .. } = &mut **serving;
+        self.log.with_extents(|extents| {
+            for id in message_ids {
+                if id.ack_set.is_empty() {
+                    cursor.ack([id.position], extents);
+                } else {
+                    cursor.ack_in_batch(id.position, &UnackedSet::from_words(&id.ack_set), extents);
+                }
+                if cursor.is_acked(id.position) {
+                    dispatcher.acked(id.position);
+                }
+            }
+        });
+    }
+
+    fn ack_cumulative(&mut self, message_ids: &[MessageId]) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let [id] = message_ids else { return };
+        let cursor = &mut serving.cursor;
+        self.log.with_extents(|extents| {
+            if id.ack_set.is_empty() {
+                cursor.ack_cumulative(id.position, extents);
+            } else {
+                cursor.ack_cumulative(extents.previous(id.position), extents);
+                cursor.ack_in_batch(id.position, &UnackedSet::from_words(&id.ack_set), extents);
+            }
+        });
+        serving.dispatcher.acked_through(cursor.mark_delete());
+    }
+
+    /// Something may have been acked: when is it stored, and who waits for that?
+    fn acked(&mut self, connection: ConnectionHandle, request: Option<RequestKey>) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let revision = serving.cursor.revision();
+        let stored = !self.durable || revision <= serving.saved;
+        match request {
+            Some(request) if stored => connection.answer(request, Ok(Answer::Done)),
+            Some(request) => {
+                serving.receipts.push_back((revision, connection, request));
+                serving.save_at = Some(Instant::default());
+            }
+            None if stored => {}
+            None => {
+                let later = self.env.clock.now() + COALESCE;
+                serving.save_at = Some(serving.save_at.map_or(later, |at| at.min(later)));
+            }
+        }
+    }
+
+    fn cursor_event(&mut self, event: CursorEvent) {
+        let now = self.env.clock.now();
+        let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return };
+        let Some(store) = &mut serving.store else { return };
+        match store.handle_event(now, event) {
+            None => {}
+            Some(Saved::Durable(revision)) => {
+                serving.saved = serving.saved.max(revision);
+                while let Some((_, connection, request)) = serving.receipts.pop_front_if(|(r, _, _)| *r <= revision) {
+                    connection.answer(request, Ok(Answer::Done));
+                }
+                if serving.cursor.revision() <= serving.saved {
+                    serving.save_at = None;
+                }
+            }
+            Some(Saved::Failed(error)) => {
+                let why = of_log(&error);
+                serving.consumers.close_all();
+                for (_, connection, request) in serving.receipts.drain(..) {
+                    connection.answer(request, Err(why.clone()));
+                }
+                drop(self.to_topic.push(TopicItem::SubscriptionFailed(Arc::clone(&self.name), error)));
+                self.gone(why);
+            }
+        }
+    }
+
+    fn seek(&mut self, request: RequestKey, connection: ConnectionHandle, target: SeekTarget) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if serving.fenced {
+            let busy = Refusal::new(ServerError::ConsumerBusy, "Subscription is busy: another seek is under way");
+            return connection.answer(request, Err(busy));
+        }
+        // Fact: clients expect their consumers to be cut off before the answer.
+        for id in serving.consumers.close_all() {
+            serving.dispatcher.remove_consumer(id, serving.cursor.mark_delete());
+        }
+        serving.fenced = true;
+        let (log, me) = (Arc::clone(&self.log), self.me.clone());
+        self.env.control.spawn("seek", OnPanic::ExitProcess, async move {
+            let sought = seek::find(&log, &target).await;
+            if let Err(geminga_env::Closed(item)) = me.push(SubscriptionItem::Sought(request, connection, sought)) {
+                refuse(item, &closing());
+            }
+        });
+    }
+
+    fn sought(
+        &mut self,
+        request: RequestKey,
+        connection: &ConnectionHandle,
+        target: Result<Position, ManagedLedgerError>,
+    ) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        serving.fenced = false;
+        if !self.durable {
+            serving.orphan_until = Some(self.env.clock.now() + ORPHAN_DEADLINE);
+        }
+        match target {
+            Ok(mark_delete) => {
+                serving.cursor.reset(mark_delete);
+                serving.dispatcher.rewind(mark_delete);
+                serving.reading.restart();
+                self.acked(connection.clone(), Some(request));
+            }
+            Err(error) => connection.answer(request, Err(of_log(&error))),
+        }
+    }
+
+    fn unsubscribe(&mut self, request: RequestKey, connection: ConnectionHandle, force: bool) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if serving.fenced || (serving.consumers.len() > 1 && !force) {
+            let message = "Unconnected or shared consumer attempting to unsubscribe";
+            return connection.answer(request, Err(Refusal::new(ServerError::MetadataError, message)));
+        }
+        serving.fenced = true;
+        if !self.durable {
+            return self.deleted(request, &connection, Ok(()));
+        }
+        let (ledgers, topic, name) = (self.options.ledgers.clone(), self.topic.clone(), Arc::clone(&self.name));
+        let me = self.me.clone();
+        self.env.control.spawn("unsubscribe", OnPanic::ExitProcess, async move {
+            let result = delete_cursor(&ledgers, &topic, &name).await;
+            if let Err(geminga_env::Closed(item)) = me.push(SubscriptionItem::Deleted(request, connection, result)) {
+                refuse(item, &closing());
+            }
+        });
+    }
+
+    fn deleted(&mut self, request: RequestKey, connection: &ConnectionHandle, result: Result<(), ManagedLedgerError>) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        match result {
+            Ok(()) | Err(ManagedLedgerError::CursorNotFound) => {
+                connection.answer(request, Ok(Answer::Done));
+                serving.consumers.close_all();
+                self.end();
+            }
+            Err(error) => {
+                serving.fenced = false;
+                connection.answer(request, Err(of_log(&error)));
+            }
+        }
+    }
+
+    /// Nothing is left of the subscription.
+    fn end(&mut self) {
+        drop(self.to_topic.push(TopicItem::SubscriptionEnded(Arc::clone(&self.name))));
+        self.gone(closing());
+    }
+
+    /// The topic closes: consumers are cut off, and the last state is stored.
+    fn close(&mut self, done: Reply<()>) {
+        if let Phase::Serving(mut serving) = std::mem::replace(&mut self.phase, Phase::Gone(closing())) {
+            serving.consumers.close_all();
+            serving.save_at = Some(Instant::default());
+            self.phase = Phase::Closing(serving, done);
+        }
+    }
+
+    fn gone(&mut self, why: Refusal) {
+        if let Phase::Opening(waiting) = &mut self.phase {
+            waiting.drain(..).for_each(|item| refuse(item, &why));
+        }
+        self.phase = Phase::Gone(why);
+    }
+
+    /// The end of a turn. Tells whether there is more to dispatch at once.
+    fn flush(&mut self) -> bool {
+        let now = self.env.clock.now();
+        let more = self.dispatch(now);
+        let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return false };
+        if let Some(store) = &mut serving.store {
+            if store.deadline().is_some_and(|deadline| deadline <= now) {
+                store.handle_timeout(now);
+            }
+            let dirty = serving.cursor.revision() > serving.saved;
+            if dirty && !store.is_busy() && serving.save_at.is_some_and(|at| at <= now) {
+                serving.save_at = None;
+                store.save(now, serving.cursor.revision(), serving.cursor.snapshot());
+            }
+            store.flush();
+        }
+        serving.consumers.flush();
+        if serving.orphan_until.is_some_and(|until| until <= now) {
+            self.end();
+            return false;
+        }
+        self.tell_mark_delete();
+        self.finish_close();
+        more
+    }
+
+    fn dispatch(&mut self, now: Instant) -> bool {
+        let mut phase = std::mem::replace(&mut self.phase, Phase::Gone(closing()));
+        let more = match &mut phase {
+            Phase::Serving(serving) => serving.dispatch(now, self),
+            _ => false,
+        };
+        self.phase = phase;
+        more
+    }
+
+    /// The topic trims by it, so it need only know the ledger.
+    fn tell_mark_delete(&mut self) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let mark_delete = serving.cursor.mark_delete();
+        let next = self.log.with_extents(|extents| extents.next(mark_delete)).unwrap_or(mark_delete);
+        let stored = serving.cursor.revision() == serving.saved;
+        if self.durable && stored && serving.told_mark_delete.map(|told| told.ledger) != Some(next.ledger) {
+            serving.told_mark_delete = Some(next);
+            drop(self.to_topic.push(TopicItem::MarkDeleted(Arc::clone(&self.name), mark_delete)));
+        }
+    }
+
+    fn finish_close(&mut self) {
+        let saved = |serving: &Serving| serving.store.is_none() || serving.cursor.revision() <= serving.saved;
+        if !matches!(&self.phase, Phase::Closing(serving, _) if saved(serving)) {
+            return;
+        }
+        if let Phase::Closing(_, done) = std::mem::replace(&mut self.phase, Phase::Gone(closing())) {
+            done.send(());
+        }
+    }
+
+    fn report(&self) -> SubscriptionReport {
+        let Phase::Serving(serving) = &self.phase else { return SubscriptionReport::default() };
+        let dispatcher = &serving.dispatcher;
+        let none = serving.consumers.len() == 0;
+        SubscriptionReport {
+            name: self.name.to_string(),
+            kind: kind_name(dispatcher.kind()).to_owned(),
+            durable: self.durable,
+            mark_delete: serving.cursor.mark_delete().to_string(),
+            read_position: dispatcher.read_position().to_string(),
+            backlog: self.log.with_extents(|extents| serving.cursor.backlog(extents)),
+            acked_beyond: serving.cursor.acked_beyond(),
+            why: none.then(|| Why::NoConsumers.to_string()).or_else(|| serving.reading.why()),
+            consumers: serving.consumers.report(dispatcher),
+        }
+    }
+
+    fn stats(&self, id: ConsumerId) -> proto::CommandConsumerStatsResponse {
+        let Phase::Serving(serving) = &self.phase else { return Default::default() };
+        let state = serving.dispatcher.consumers().iter().find(|state| state.id() == id);
+        let consumer = serving.consumers.get(id);
+        proto::CommandConsumerStatsResponse {
+            consumer_name: consumer.map(|consumer| consumer.name.clone()),
+            available_permits: state.map(|state| state.permits().max(0).unsigned_abs()),
+            unacked_messages: state.map(geminga_dispatch::ConsumerState::unacked),
+            blocked_consumer_on_unacked_msgs: state.map(geminga_dispatch::ConsumerState::is_blocked),
+            address: consumer.map(|consumer| consumer.connection.peer.address.clone()),
+            r#type: Some(kind_name(serving.dispatcher.kind()).to_owned()),
+            msg_backlog: Some(self.log.with_extents(|extents| serving.cursor.backlog(extents))),
+            ..Default::default()
+        }
+    }
+}
+
+/// Pulsar's name of a subscription type.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Exclusive => "Exclusive",
+        Kind::Failover => "Failover",
+        Kind::Shared => "Shared",
+        Kind::KeyShared { .. } => "Key_Shared",
+    }
+}

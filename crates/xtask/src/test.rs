@@ -1,0 +1,52 @@
+//! `cargo xtask test`.
+
+use std::time::Instant;
+
+use crate::{Outcome, built, interop, run as run_program, tidy};
+
+/// With the known bugs of `canary!` compiled in, so that the simulators can choose them; nothing else does.
+const FEATURES: &str = "geminga-sim/canary";
+
+/// Runs every step, prints what each took, and stops at the first that fails.
+pub(crate) fn run() -> Outcome {
+    let workspace = ["--workspace", "--all-targets", "--features", FEATURES];
+    let cargo = |words: &[&str]| run_program("cargo", words);
+    let sim = |words: &[&str]| run_program(built("geminga-sim"), words);
+    let steps: &[(&str, &dyn Fn() -> Outcome)] = &[
+        ("format", &|| cargo(&["fmt", "--all", "--check"])),
+        ("lints", &|| cargo(&[&["clippy"], &workspace[..], &["--", "-D", "warnings"]].concat())),
+        ("tidy", &tidy::run),
+        ("build", &|| cargo(&[&["test", "--no-run"], &workspace[..]].concat())),
+        ("tests", &|| cargo(&[&["test"], &workspace[..]].concat())),
+        ("simulated crashes", &|| sim(&["crash", "--seconds", "60"])),
+        ("simulated ledgers", &|| sim(&["ledger", "--seconds", "60"])),
+        ("canaries", &canaries),
+        ("interop python", &|| interop::python(&[])),
+    ];
+    let all = Instant::now();
+    let mut took = Vec::new();
+    for (name, step) in steps {
+        println!("== {name}");
+        let start = Instant::now();
+        step().map_err(|why| format!("{name}: {why}"))?;
+        took.push(format!("{name} {} s", start.elapsed().as_secs()));
+    }
+    println!("== all green in {} s: {}", all.elapsed().as_secs(), took.join(", "));
+    Ok(())
+}
+
+/// Each known bug is found by the simulation that is there for it.
+fn canaries() -> Outcome {
+    let canaries = [
+        ("crash", "ack_beyond_durable_prefix"),
+        ("crash", "BOO-1"),
+        ("crash", "drop_segment_with_fence"),
+        ("crash", "drop_delete_record"),
+        ("ledger", "LED-1"),
+        ("ledger", "LED-5"),
+    ];
+    for (simulation, canary) in canaries {
+        run_program(built("geminga-sim"), &[simulation, "--canary", canary, "--seconds", "60"])?;
+    }
+    Ok(())
+}

@@ -64,8 +64,8 @@ fn an_interrupted_consumer_ends_well() {
 fn what_is_not_possible_is_said() {
     let data = data_dir();
     let server = Server::start(data.path());
-    let refused = server.client(&["consume", "t", "-s", "s", "-t", "Key_Shared"]).finish();
-    assert!(!refused.status.success() && refused.stderr.contains("Key_Shared"), "{refused:?}");
+    let refused = server.client(&["consume", "non-persistent://public/default/t", "-s", "s"]).finish();
+    assert!(!refused.status.success() && refused.stderr.contains("not in this version"), "{refused:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use geminga_bookie_store::StoreOptions;
 use geminga_broker::{Broker, BrokerOptions};
-use geminga_disk::{Disk, RealDisk};
+use geminga_disk::{DirLock, Disk, RealDisk};
 use geminga_env::{Env, net, reply};
 use geminga_ledger::LedgerClient;
 use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache};
@@ -19,6 +19,7 @@ use geminga_model::BookieId;
 use geminga_records::Quorum;
 use geminga_session::SessionConfig;
 use geminga_topic::{ProducerNames, TopicOptions};
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::bookie::LocalBookie;
@@ -26,6 +27,8 @@ use crate::bootstrap::{CLUSTER, bootstrap};
 
 /// How long the stop may take; then the process ends anyway, because a crash is always safe.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a start waits for a former process to let go of the data directory and the ports.
+const START_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of the tails of all topics that are kept in memory.
 const TAIL_CACHE: usize = 64 << 20;
 /// Bytes that may wait for one connection's socket.
@@ -98,18 +101,14 @@ async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), S
     let started = env.clock.now();
     let disk = RealDisk;
     disk.create_dir(&args.data_dir)?;
-    let _held = disk.lock_dir(&args.data_dir).map_err(|error| {
-        format!("{error}. Another geminga uses {}: stop it, or choose another --data-dir", args.data_dir.display())
-    })?;
-    let listen = |port: u16, option: &str| {
-        let address = SocketAddr::new(args.bind_address, port);
-        net::listen(address).map_err(|error| format!("cannot listen on {address}: {error}. Choose another {option}"))
-    };
-    let web = listen(args.web_port, "--web-port")?;
-    let binary = {
-        // The broker's socket belongs to the runtime that reads it.
-        let _data = data.enter();
-        listen(args.broker_port, "--broker-port")?
+    // A process that was killed may hold directory and ports until its last write returned.
+    let patience = env.clock.now() + START_PATIENCE;
+    let (_held, web, binary) = loop {
+        match claim(args, &disk, data) {
+            Ok(claimed) => break claimed,
+            Err(error) if env.clock.now() >= patience => return Err(error),
+            Err(_) => env.clock.sleep_until(env.clock.now() + START_PATIENCE / 40).await,
+        }
     };
     let host = args.advertised_address.clone().unwrap_or_else(|| advertised(args.bind_address));
     let service_url = format!("pulsar://{host}:{}", binary.local_addr()?.port());
@@ -172,6 +171,26 @@ async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// The data directory and the ports, for this process alone.
+fn claim(
+    args: &StandaloneArgs,
+    disk: &RealDisk,
+    data: &Runtime,
+) -> Result<(Box<dyn DirLock>, TcpListener, TcpListener), StartError> {
+    let held = disk.lock_dir(&args.data_dir).map_err(|error| {
+        format!("{error}. Another geminga uses {}: stop it, or choose another --data-dir", args.data_dir.display())
+    })?;
+    let listen = |port: u16, option: &str| {
+        let address = SocketAddr::new(args.bind_address, port);
+        net::listen(address).map_err(|error| format!("cannot listen on {address}: {error}. Choose another {option}"))
+    };
+    let web = listen(args.web_port, "--web-port")?;
+    // The broker's socket belongs to the runtime that reads it.
+    let _data = data.enter();
+    let binary = listen(args.broker_port, "--broker-port")?;
+    Ok((held, web, binary))
 }
 
 /// The order of stopping: topics store what they have, connections end, then the log.

@@ -40,7 +40,6 @@ async fn rest() -> Rest {
     let topics = TopicOptions {
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
-        max_message_size: 1 << 20,
         max_unacked_per_consumer: 50_000,
     };
     let options = BrokerOptions {

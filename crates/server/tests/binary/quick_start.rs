@@ -61,11 +61,15 @@ fn an_interrupted_consumer_ends_well() {
 }
 
 #[test]
-fn what_is_not_possible_is_said() {
+fn a_refusal_says_what_to_try() {
     let data = data_dir();
     let server = Server::start(data.path());
-    let refused = server.client(&["consume", "non-persistent://public/default/t", "-s", "s"]).finish();
-    assert!(!refused.status.success() && refused.stderr.contains("not in this version"), "{refused:?}");
+    let _first = server.client(&["consume", "t", "-s", "s", "-n", "0"]).wait_for("Subscribed");
+    // Whichever type is asked for, the one that is there is Exclusive.
+    for sub_type in ["Exclusive", "Key_Shared"] {
+        let refused = server.client(&["consume", "t", "-s", "s", "-t", sub_type]).finish();
+        assert!(!refused.status.success() && refused.stderr.contains("use another subscription"), "{refused:?}");
+    }
 }
 
 #[test]

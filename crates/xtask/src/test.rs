@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use crate::{Outcome, built, interop, run as run_program, tidy};
+use crate::{Outcome, built, chaos, interop, run as run_program, tidy};
 
 /// With the known bugs of `canary!` compiled in, so that the simulators can choose them; nothing else does.
-const FEATURES: &str = "geminga-sim/canary";
+pub(crate) const FEATURES: &str = "geminga-sim/canary";
 
 /// Runs every step, prints what each took, and stops at the first that fails.
 pub(crate) fn run() -> Outcome {
@@ -22,6 +22,7 @@ pub(crate) fn run() -> Outcome {
         ("simulated ledgers", &|| sim(&["ledger", "--seconds", "60"])),
         ("canaries", &canaries),
         ("interop python", &|| interop::python(&[])),
+        ("chaos kill", &|| chaos::run_kill(&["--cycles", "20"])),
     ];
     let all = Instant::now();
     let mut took = Vec::new();

@@ -4,8 +4,7 @@ use crate::{Outcome, built, run, test};
 
 /// Builds the server and its tormentor, and runs it.
 pub(crate) fn kill(options: &[&str]) -> Outcome {
-    // As the tests build them, so that going from one to the other compiles nothing again.
-    run("cargo", &["build", "--workspace", "--bins", "--features", test::FEATURES])?;
+    test::build_programs()?;
     run_kill(options)
 }
 

@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)] // it talks to a person
 
+mod chaos;
 mod interop;
 mod test;
 mod tidy;
@@ -15,9 +16,10 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 Usage: cargo xtask <chore>
 
-  test                    everything that must be green: format, lints, tidy, tests, simulations, interop
+  test                    everything that must be green: format, lints, tidy, tests, simulations, interop, chaos
   tidy                    the rules of the house: floors, purity, file sizes, licences
   interop python [TESTS]  the scenarios of interop/python/passing.txt, or the given ones, with the official client
+  chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
 ";
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["interop", "python", tests @ ..] => interop::python(tests),
+        ["chaos", "kill", options @ ..] => chaos::kill(options),
         // What RESTART_CMD of the scenarios calls.
         ["restart-server", state] => interop::restart(Path::new(state)),
         _ => Err(USAGE.to_owned()),

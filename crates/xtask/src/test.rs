@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Outcome, built, interop, run as run_program, tidy};
+use crate::{Outcome, built, chaos, interop, run as run_program, tidy};
 
 /// With the known bugs of `canary!` compiled in, so that the simulators can choose them; nothing else does.
 const FEATURES: &str = "geminga-sim/canary";
@@ -17,11 +17,13 @@ pub(crate) fn run() -> Outcome {
         ("lints", &|| cargo(&[&["clippy"], &workspace[..], &["--", "-D", "warnings"]].concat())),
         ("tidy", &tidy::run),
         ("build", &|| cargo(&[&["test", "--no-run"], &workspace[..]].concat())),
+        ("programs", &build_programs),
         ("tests", &|| cargo(&[&["test"], &workspace[..]].concat())),
         ("simulated crashes", &|| sim(&["crash", "--seconds", "60"])),
         ("simulated ledgers", &|| sim(&["ledger", "--seconds", "60"])),
         ("canaries", &canaries),
         ("interop python", &|| interop::python(&[])),
+        ("chaos kill", &|| chaos::run_kill(&["--cycles", "20"])),
     ];
     let all = Instant::now();
     let mut took = Vec::new();
@@ -33,6 +35,11 @@ pub(crate) fn run() -> Outcome {
     }
     println!("== all green in {} s: {}", all.elapsed().as_secs(), took.join(", "));
     Ok(())
+}
+
+/// Builds the programs that steps run. `cargo test` builds those only of packages that have integration tests.
+pub(crate) fn build_programs() -> Outcome {
+    run_program("cargo", &["build", "--workspace", "--bins", "--features", FEATURES])
 }
 
 /// Each known bug is found by the simulation that is there for it.

@@ -15,6 +15,7 @@ mod delivery;
 mod last_message;
 mod publish;
 mod refusal;
+mod report;
 mod seek;
 mod subscription;
 mod subscription_task;

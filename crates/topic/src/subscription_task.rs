@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
-use geminga_dispatch::{ConsumerId, Dispatcher, Kind, NewConsumer, Why};
+use geminga_dispatch::{ConsumerId, Dispatcher, Kind, NewConsumer};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply};
 use geminga_managed_ledger::{CursorEvent, CursorStore, Log, ManagedLedgerError, Saved, delete_cursor};
 use geminga_model::{Instant, Position, TopicName};
@@ -30,7 +30,7 @@ use crate::{last_message, seek};
 /// How long a subscription that is not stored lives without a consumer after a seek.
 const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);
 
-enum Phase {
+pub(crate) enum Phase {
     Opening(Vec<SubscriptionItem>),
     Serving(Box<Serving>),
     /// Its last state is being saved.
@@ -60,13 +60,13 @@ pub(crate) struct Subscription {
     pub(crate) env: Env,
     options: TopicOptions,
     topic: TopicName,
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) log: Arc<Log>,
     pub(crate) me: Mailbox<SubscriptionItem>,
     to_topic: Mailbox<TopicItem>,
     pub(crate) waiting: Arc<AtomicBool>,
-    durable: bool,
-    phase: Phase,
+    pub(crate) durable: bool,
+    pub(crate) phase: Phase,
 }
 
 impl Subscription {
@@ -555,48 +555,5 @@ impl Subscription {
         if let Phase::Closing(_, done) = std::mem::replace(&mut self.phase, Phase::Gone(closing())) {
             done.send(());
         }
-    }
-
-    fn report(&self) -> SubscriptionReport {
-        let Phase::Serving(serving) = &self.phase else { return SubscriptionReport::default() };
-        let dispatcher = &serving.dispatcher;
-        let none = serving.consumers.len() == 0;
-        SubscriptionReport {
-            name: self.name.to_string(),
-            kind: kind_name(dispatcher.kind()).to_owned(),
-            durable: self.durable,
-            mark_delete: serving.cursor.mark_delete().to_string(),
-            read_position: dispatcher.read_position().to_string(),
-            backlog: self.log.with_extents(|extents| serving.cursor.backlog(extents)),
-            acked_beyond: serving.cursor.acked_beyond(),
-            why: none.then(|| Why::NoConsumers.to_string()).or_else(|| serving.reading.why()),
-            consumers: serving.consumers.report(dispatcher),
-        }
-    }
-
-    fn stats(&self, id: ConsumerId) -> proto::CommandConsumerStatsResponse {
-        let Phase::Serving(serving) = &self.phase else { return Default::default() };
-        let state = serving.dispatcher.consumers().iter().find(|state| state.id() == id);
-        let consumer = serving.consumers.get(id);
-        proto::CommandConsumerStatsResponse {
-            consumer_name: consumer.map(|consumer| consumer.name.clone()),
-            available_permits: state.map(|state| state.permits().max(0).unsigned_abs()),
-            unacked_messages: state.map(geminga_dispatch::ConsumerState::unacked),
-            blocked_consumer_on_unacked_msgs: state.map(geminga_dispatch::ConsumerState::is_blocked),
-            address: consumer.map(|consumer| consumer.connection.peer.address.clone()),
-            r#type: Some(kind_name(serving.dispatcher.kind()).to_owned()),
-            msg_backlog: Some(self.log.with_extents(|extents| serving.cursor.backlog(extents))),
-            ..Default::default()
-        }
-    }
-}
-
-/// Pulsar's name of a subscription type.
-fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Exclusive => "Exclusive",
-        Kind::Failover => "Failover",
-        Kind::Shared => "Shared",
-        Kind::KeyShared { .. } => "Key_Shared",
     }
 }

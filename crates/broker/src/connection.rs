@@ -410,7 +410,7 @@ impl Connection {
     fn tell_consumer(&mut self, key: ConsumerKey, item: ConsumerItem) {
         match self.consumers.get_mut(&key) {
             Some(Consumer::Open { handle, .. }) => handle.push(item),
-            Some(Consumer::Opening { early, .. }) => early.push(item),
+            Some(Consumer::Opening { early, .. }) => keep_early(early, item),
             None => {
                 if let ConsumerItem::Ack { request: Some(request), .. }
                 | ConsumerItem::Seek(request, _)
@@ -537,6 +537,16 @@ impl Connection {
             }
             self.outbox.deliver(consumer, partition, entry);
         }
+    }
+}
+
+/// Keeps what a client asks of a consumer that is still being added. Permits are summed, and what is about messages that it
+/// cannot have yet is left out, so that only requests take room, whose number is bounded.
+fn keep_early(early: &mut Vec<ConsumerItem>, item: ConsumerItem) {
+    match (early.last_mut(), item) {
+        (Some(ConsumerItem::Flow(before)), ConsumerItem::Flow(more)) => *before = before.saturating_add(more),
+        (_, ConsumerItem::Ack { request: None, .. } | ConsumerItem::Redeliver { .. }) => {}
+        (_, item) => early.push(item),
     }
 }
 

@@ -21,6 +21,9 @@ mod subscription;
 mod subscription_task;
 mod topic;
 
+#[cfg(test)]
+mod tests;
+
 pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};
 pub use publish::{ProducerId, ProducerNames, Publish};
 pub use subscription::{ConsumerHandle, ConsumerItem};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use geminga_admin_model::{SubscriptionReport, TopicReport};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
@@ -12,7 +13,8 @@ use geminga_managed_ledger::{
     Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
     list_cursors, open,
 };
-use geminga_model::{LedgerId, Position, TopicName};
+use geminga_metastore::MetadataError;
+use geminga_model::{Instant, LedgerId, Position, TopicName};
 use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, SubscribeSpec};
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
@@ -20,6 +22,8 @@ use crate::publish::{ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
 use crate::subscription::{Start, SubscriptionHandle, start_subscription};
 
+/// How long a topic may take to open (`topicLoadTimeoutSeconds`).
+const OPEN_DEADLINE: Duration = Duration::from_secs(60);
 /// Items an owner works off before it lets others run.
 const TURN: usize = 256;
 
@@ -181,7 +185,7 @@ pub fn open_topic(
         options,
         name,
         me: mailbox,
-        phase: Phase::Opening(Vec::new()),
+        phase: Phase::Opening(env.clock.now() + OPEN_DEADLINE, Vec::new()),
         subscriptions: BTreeMap::new(),
     };
     env.data.spawn("topic", on_panic, async move {
@@ -206,8 +210,8 @@ impl Ended {
 }
 
 enum Phase {
-    /// The log is being opened; these wait for it.
-    Opening(Vec<TopicItem>),
+    /// The log is being opened, until then; these wait for it.
+    Opening(Instant, Vec<TopicItem>),
     Serving(Box<Serving>),
     /// Subscriptions and log store what they have; these are answered then.
     Closing(Vec<Reply<()>>),
@@ -243,7 +247,8 @@ impl Topic {
         loop {
             let deadline = match &self.phase {
                 Phase::Serving(serving) => serving.appender.deadline(),
-                _ => None,
+                Phase::Opening(until, _) => Some(*until),
+                Phase::Closing(_) | Phase::Gone(_) => None,
             };
             tokio::select! {
                 biased;
@@ -284,14 +289,14 @@ impl Topic {
     fn handle(&mut self, item: TopicItem) {
         match (&mut self.phase, item) {
             (_, TopicItem::Opened(opened)) => self.opened(*opened),
-            (Phase::Opening(waiting), TopicItem::Explain(to)) => {
+            (Phase::Opening(_, waiting), TopicItem::Explain(to)) => {
                 to.send(TopicReport {
                     topic: self.name.to_string(),
                     state: format!("opening: taking over its log; {} requests wait", waiting.len()),
                     ..TopicReport::default()
                 });
             }
-            (Phase::Opening(waiting), item) => waiting.push(item),
+            (Phase::Opening(_, waiting), item) => waiting.push(item),
             (Phase::Closing(done), TopicItem::Close(reply)) => done.push(reply),
             (Phase::Closing(_), TopicItem::Closed) => self.gone(TopicEnd::Closed),
             (Phase::Closing(_), TopicItem::SubscriptionEnded(name)) => drop(self.subscriptions.remove(&name)),
@@ -303,7 +308,7 @@ impl Topic {
     }
 
     fn opened(&mut self, opened: Result<(Opened, Vec<String>), ManagedLedgerError>) {
-        let Phase::Opening(waiting) = &mut self.phase else { return };
+        let Phase::Opening(_, waiting) = &mut self.phase else { return };
         let waiting = std::mem::take(waiting);
         match opened {
             Ok((opened, cursors)) => {
@@ -396,8 +401,13 @@ impl Topic {
 
     /// The end of a turn: submit, then receipts, then wake those that wait for new entries.
     fn flush(&mut self) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
         let now = self.env.clock.now();
+        if matches!(&self.phase, Phase::Opening(until, _) if *until <= now) {
+            // Whoever asks next opens it anew.
+            let late = MetadataError::Unavailable(format!("its log could not be taken over within {OPEN_DEADLINE:?}"));
+            return self.opened(Err(ManagedLedgerError::Metadata(late)));
+        }
+        let Phase::Serving(serving) = &mut self.phase else { return };
         if serving.appender.deadline().is_some_and(|deadline| deadline <= now) {
             serving.appender.handle_timeout(now);
         }

@@ -17,7 +17,8 @@ pub struct NewConsumer {
     pub name: String,
     /// Smaller goes first.
     pub priority: i32,
-    /// How many messages it may hold unacked (`maxUnackedMessagesPerConsumer`); 0 for no limit.
+    /// How many messages it may hold unacked (`maxUnackedMessagesPerConsumer`), of Shared and Key_Shared subscriptions; 0
+    /// for no limit.
     pub max_unacked: u64,
     /// The slots that it serves, of a Key_Shared subscription whose consumers choose them; sorted, not overlapping.
     pub ranges: Vec<HashRange>,
@@ -63,7 +64,7 @@ impl ConsumerState {
         self.permits
     }
 
-    /// Messages that it was sent and did not ack.
+    /// Messages that it was sent and did not ack, of Shared and Key_Shared subscriptions; elsewhere 0.
     #[must_use]
     pub fn unacked(&self) -> u64 {
         self.unacked
@@ -85,8 +86,11 @@ impl ConsumerState {
         self.permits > 0 && self.room && !self.is_blocked()
     }
 
+    pub(crate) fn spend(&mut self, messages: u32) {
+        self.permits -= i64::from(messages);
+    }
+
     pub(crate) fn give(&mut self, position: Position, given: Given) {
-        self.permits -= i64::from(given.messages);
         if let Some(before) = self.pending.insert(position, given) {
             self.unacked -= u64::from(before.messages);
         }

@@ -288,8 +288,13 @@ impl Dispatcher {
         if matches!(self.kind, Kind::KeyShared { .. }) {
             self.slots.hold(slot, to);
         }
+        let is_tracked = !self.kind.has_active();
         if let Some(consumer) = self.consumer_mut(to) {
-            consumer.give(position, Given { messages, slot });
+            consumer.spend(messages);
+            // The one active consumer gets what it did not ack by reading on from the mark-delete position.
+            if is_tracked {
+                consumer.give(position, Given { messages, slot });
+            }
         }
         Assigned::To(to)
     }

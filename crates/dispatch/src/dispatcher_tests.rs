@@ -116,6 +116,19 @@ fn priorities_and_limits() {
     assert_eq!(deliver(&mut d, &[]), [(3, 2)]);
 }
 
+/// A reader never acks. Fact: Pulsar counts and limits unacked messages of subscriptions only whose consumers ack one by
+/// one, Shared and Key_Shared.
+#[test]
+fn an_active_consumer_is_not_limited_by_what_it_did_not_ack() {
+    for kind in [Kind::Exclusive, Kind::Failover] {
+        let mut d = Dispatcher::new(kind, START);
+        d.add_consumer(kind, NewConsumer { max_unacked: 2, ..consumer(1) }, START).unwrap();
+        d.flow(ConsumerId(1), 100);
+        assert_eq!(deliver(&mut d, &[]).len(), 10);
+        assert_eq!((d.consumers()[0].unacked(), d.consumers()[0].permits()), (0, 90));
+    }
+}
+
 #[test]
 fn a_batch_larger_than_the_permits_is_delivered() {
     let mut d = Dispatcher::new(Kind::Shared, START);

@@ -21,7 +21,8 @@ pub fn choose(available: &[BookieId], quorum: Quorum, random: u64) -> Option<Vec
 pub enum Change {
     /// This metadata, by compare-and-set.
     Write(LedgerMetadata),
-    /// Nothing: somebody, such as re-replication, already replaced the failed bookies.
+    /// Nothing: failed bookies were already replaced, by somebody such as re-replication or by an attempt whose reply was
+    /// lost. What is stored is to be adopted; those that are still there are a change of their own.
     AlreadyDone,
 }
 
@@ -50,9 +51,14 @@ pub fn change(
     if still.is_empty() {
         return Ok(Change::AlreadyDone);
     }
-    let ensemble = replace(current, &still, available);
+    // One that failed is no replacement, also after it was replaced itself.
+    let sound: Vec<BookieId> =
+        available.iter().filter(|bookie| !failed.iter().any(|(_, failed)| failed == *bookie)).cloned().collect();
+    let ensemble = replace(current, &still, &sound);
     if ensemble == *current {
-        return Err(ChangeFailed::NoReplacement);
+        // What is replaced already is adopted first; the writer then asks again for the rest.
+        let some_replaced = still.len() < failed.len();
+        return if some_replaced { Ok(Change::AlreadyDone) } else { Err(ChangeFailed::NoReplacement) };
     }
     let mut changed = stored.clone();
     changed.segments = with_segment(&stored.segments, Segment { first_entry: last_add_confirmed.next(), ensemble });
@@ -130,6 +136,20 @@ mod tests {
         assert_eq!(no_candidate, Err(ChangeFailed::NoReplacement));
         let recovering = LedgerMetadata { state: LedgerState::InRecovery, ..stored() };
         assert_eq!(change(&recovering, EntryId(0), &failed(&[(1, "b")]), &bookies("d")), Err(ChangeFailed::Fenced));
+    }
+
+    /// The writer's own earlier attempt may have been applied though its reply was lost. Saying then that nothing could be
+    /// replaced would let it go on with acks of a bookie that metadata no longer names.
+    #[test]
+    fn a_part_that_is_already_replaced_is_adopted_though_no_more_can_be() {
+        let members = failed(&[(0, "a"), (1, "b")]);
+        let Ok(Change::Write(applied)) = change(&stored(), EntryId(0), &members, &bookies("abcd")) else {
+            panic!("a change")
+        };
+        assert_eq!(applied.last_segment().ensemble, bookies("dbc"));
+        assert_eq!(change(&applied, EntryId(0), &members, &bookies("abcd")), Ok(Change::AlreadyDone));
+        let left = failed(&[(1, "b")]);
+        assert_eq!(change(&applied, EntryId(0), &left, &bookies("bcd")), Err(ChangeFailed::NoReplacement));
     }
 
     #[test]

@@ -8,8 +8,12 @@ use serde::{Deserialize, Serialize};
 pub struct LookupData {
     /// Address of the binary protocol.
     pub broker_url: String,
+    /// Address of the binary protocol over TLS; empty without. Fact: the C++ client refuses an answer that lacks it.
+    pub broker_url_tls: String,
     /// Address of REST.
     pub http_url: String,
+    /// Address of REST over TLS; empty without. Fact: as `broker_url_tls`.
+    pub http_url_tls: String,
     /// What very old clients read: the same as `broker_url`.
     pub native_url: String,
 }
@@ -28,9 +32,9 @@ mod tests {
 
     #[test]
     fn names_are_pulsars() {
-        let found = LookupData { broker_url: "a".into(), http_url: "b".into(), native_url: "a".into() };
+        let found = LookupData { broker_url: "a".into(), http_url: "b".into(), ..LookupData::default() };
         let json = serde_json::to_string(&found).unwrap();
-        assert_eq!(json, r#"{"brokerUrl":"a","httpUrl":"b","nativeUrl":"a"}"#);
+        assert_eq!(json, r#"{"brokerUrl":"a","brokerUrlTls":"","httpUrl":"b","httpUrlTls":"","nativeUrl":""}"#);
         let configuration = RuntimeConfiguration { cluster_name: "c".into() };
         assert_eq!(serde_json::to_string(&configuration).unwrap(), r#"{"clusterName":"c"}"#);
     }

@@ -34,7 +34,7 @@ pub(crate) async fn lookup(
     let (LookupAnswer::Connect { url, .. } | LookupAnswer::Redirect { url, .. }) = answer;
     let url = url.unwrap_or_default();
     let http_url = api.broker.options().web_service_url.clone();
-    Ok(Json(LookupData { broker_url: url.clone(), http_url, native_url: url }))
+    Ok(Json(LookupData { broker_url: url.clone(), http_url, native_url: url, ..LookupData::default() }))
 }
 
 pub(crate) async fn metrics(State(api): State<Api>) -> Response {

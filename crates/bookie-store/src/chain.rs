@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::OpenError;
-use crate::format::block::{BlockHeader, LogPosition, MOVED};
+use crate::format::block::{BlockHeader, COPY, LogPosition, MOVED};
 use crate::format::segment::SEGMENT_HEADER;
 use crate::segment::Segment;
 use crate::survey::Survey;
@@ -33,8 +33,8 @@ pub(crate) enum Content {
 pub(crate) enum Verdict {
     /// Made ready and never used, or a copy that a crash interrupted, or copied as a whole: what it holds is elsewhere.
     Abandoned,
-    /// It counts up to here; all of it is durable.
-    Whole { end: u64 },
+    /// It counts up to here; all of it is durable. `moved`: a start copied what followed into the next one.
+    Whole { end: u64, moved: bool },
     /// The last one: it counts up to `end`, and is known to be durable up to `durable`.
     Tail { durable: u64, end: u64 },
 }
@@ -74,7 +74,8 @@ pub(crate) fn judge(found: &BTreeMap<u64, Found>) -> Result<BTreeMap<u64, Verdic
             } else if survey.end < named(id) {
                 return Err(damaged(&this.segment, survey.end, "a block that was durable is missing or garbled"));
             } else if let Some(next) = next {
-                Verdict::Whole { end: end_before(this, survey, next)? }
+                let end = end_before(this, survey, next)?;
+                Verdict::Whole { end, moved: first_block(next)?.is_some_and(|first| is_copy_from(&first, id)) }
             } else {
                 Verdict::Tail { durable: named(id), end: survey.end }
             };
@@ -131,6 +132,11 @@ fn first_block(of: &Found) -> Result<Option<BlockHeader>, OpenError> {
         Content::Surveyed(survey) => survey.blocks.first().map(|(_, header)| *header),
         Content::Indexed(_) => of.segment.block_at(SEGMENT_HEADER)?,
     })
+}
+
+/// Whether a start wrote this block to repeat the tail of that segment.
+fn is_copy_from(first: &BlockHeader, segment: u64) -> bool {
+    first.flags & COPY != 0 && first.durable.segment == segment
 }
 
 fn start_of(segment: &Segment) -> LogPosition {

@@ -208,6 +208,8 @@ struct Unfinished {
     last_block: (u64, u32),
     next_sequence: u64,
     sealed: bool,
+    /// Whether what followed its end is in the next segment: copied by this start or by one that a crash cut short.
+    moved: bool,
     /// Records behind the end that are to be copied.
     tail: Vec<Logged>,
 }
@@ -329,7 +331,7 @@ impl Assembly {
                 Content::Surveyed(survey) => {
                     self.next_sequence = self.next_sequence.max(survey.next_sequence);
                     let end = match verdicts.get(&id) {
-                        Some(Verdict::Whole { end }) => *end,
+                        Some(Verdict::Whole { end, .. }) => *end,
                         Some(Verdict::Tail { durable, .. }) => *durable,
                         Some(Verdict::Abandoned) | None => continue,
                     };
@@ -339,7 +341,10 @@ impl Assembly {
                     let last_block = survey.last_block(end);
                     let next_sequence = survey.next_sequence;
                     let is_tail = matches!(verdicts.get(&id), Some(Verdict::Tail { .. }));
-                    let tail = survey.logged.into_iter().filter(|l| is_tail && u64::from(l.offset) >= end).collect();
+                    let tail: Vec<Logged> =
+                        survey.logged.into_iter().filter(|l| is_tail && u64::from(l.offset) >= end).collect();
+                    let moved =
+                        !tail.is_empty() || matches!(verdicts.get(&id), Some(Verdict::Whole { moved: true, .. }));
                     let binding = Binding {
                         store: 0,
                         segment: id,
@@ -355,6 +360,7 @@ impl Assembly {
                         last_block,
                         next_sequence,
                         sealed,
+                        moved,
                         tail,
                     });
                     (Table::Full(Arc::new(table), binding), end)
@@ -494,7 +500,7 @@ impl LogWriter {
                 len: len as u32,
                 used: BLOCK_HEADER as u32,
                 records: 0,
-                flags: if old.tail.is_empty() { SEAL } else { SEAL | MOVED },
+                flags: if old.moved { SEAL | MOVED } else { SEAL },
                 next_sequence: old.next_sequence,
                 durable: LogPosition { segment: segment.id, offset: old.end },
                 written: self.now,

@@ -160,7 +160,7 @@ impl Connection {
                 _ => {}
             }
         }
-        self.end();
+        self.end(inbox);
     }
 
     fn note_error(&mut self, result: io::Result<()>) {
@@ -173,10 +173,15 @@ impl Connection {
     }
 
     /// Whatever is open is closed; topics and subscriptions need no connection to finish that.
-    fn end(&mut self) {
+    fn end(&mut self, mut inbox: Inbox<ConnectionItem>) {
         self.session.close();
         self.apply_effects();
         self.submit();
+        // What was opened meanwhile is closed too. Whoever comes later learns that the connection is gone.
+        inbox.close();
+        let mut left = Vec::new();
+        inbox.take(&mut left);
+        left.into_iter().for_each(|item| self.handle_item(item));
         tracing::debug!(connection = self.id, address = %self.address, "closed");
     }
 
@@ -434,6 +439,10 @@ impl Connection {
             ConnectionItem::ProducerClosed(key) => {
                 self.forget_producer(key);
                 self.session.handle_producer_closed(now, key, NewOwner::default());
+            }
+            ConnectionItem::ProducerFenced(key) => {
+                self.forget_producer(key);
+                self.session.handle_producer_fenced(key);
             }
             ConnectionItem::ConsumerSubscribed { consumer, result } => self.consumer_subscribed(consumer, result),
             ConnectionItem::ConsumerClosed(key) => {

@@ -19,13 +19,13 @@ use geminga_ledger::{CreatedLedger, LedgerError, LedgerEvent, LedgerSink, Writer
 use geminga_metastore::Version;
 use geminga_model::{EntryId, Instant, LedgerId, Position, TopicName, canary};
 use geminga_quorum::WriterState;
-use geminga_records::ManagedLedgerInfo;
+use geminga_records::{ManagedLedgerInfo, paths};
 
 use crate::error::ManagedLedgerError;
 use crate::log::{Log, LogEntry};
 use crate::open::Opened;
 use crate::options::ManagedLedgers;
-use crate::switch::{Ending, Switched, switch};
+use crate::switch::{Ending, Switched, switch, write_list};
 use crate::trim::{Trimmed, trim};
 
 /// How long after a failed attempt the next ledger is tried to be made again.
@@ -41,6 +41,7 @@ enum Event {
     NextLedger(Result<CreatedLedger, LedgerError>),
     Switched(Result<Box<Switched>, ManagedLedgerError>),
     Trimmed(Result<Trimmed, ManagedLedgerError>),
+    Properties(Result<(ManagedLedgerInfo, Version), ManagedLedgerError>),
 }
 
 /// The owner of an appender: takes its events into the owner's mailbox.
@@ -115,6 +116,8 @@ pub struct Appender {
     /// The current ledger was lost, and its end is still to be looked for.
     lost: Option<LedgerId>,
     trim_to: Option<LedgerId>,
+    /// Properties that are not stored yet.
+    properties: Vec<(String, String)>,
 }
 
 impl Appender {
@@ -136,6 +139,7 @@ impl Appender {
             list_busy: false,
             lost: None,
             trim_to: None,
+            properties: Vec::new(),
         }
     }
 
@@ -237,7 +241,15 @@ impl Appender {
             Event::NextLedger(created) => self.handle_next(now, created),
             Event::Switched(switched) => self.handle_switched(now, switched),
             Event::Trimmed(trimmed) => self.handle_trimmed(now, trimmed),
+            Event::Properties(written) => self.handle_properties(now, written),
         }
+    }
+
+    /// Stores a property of the topic. [`Appender::info`] has it once it is stored; if that fails the appender fails.
+    pub fn set_property(&mut self, key: &str, value: String) {
+        self.properties.retain(|(set, _)| set != key);
+        self.properties.push((key.to_owned(), value));
+        self.work_on_list();
     }
 
     /// Drops the ledgers before `first_kept`, except the one that is written. A later call may ask for more.
@@ -246,7 +258,7 @@ impl Appender {
         let first_kept = first_kept.min(last);
         if self.info.ledgers.first().is_some_and(|first| first.ledger < first_kept) {
             self.trim_to = self.trim_to.max(Some(first_kept));
-            self.start_trim();
+            self.work_on_list();
         }
     }
 
@@ -426,15 +438,60 @@ impl Appender {
         }
         self.state = State::Writing(current);
         self.request_next_if_full(now);
-        self.start_trim();
+        self.work_on_list();
     }
 
-    fn start_trim(&mut self) {
-        let Some(first_kept) = self.trim_to.filter(|_| !self.list_busy) else { return };
-        if matches!(self.state, State::Switching { .. } | State::Failed(_) | State::Closed) {
+    /// Starts what is wanted of the list beside appending, unless it is being written already.
+    fn work_on_list(&mut self) {
+        if self.list_busy || matches!(self.state, State::Switching { .. } | State::Failed(_) | State::Closed) {
             return;
         }
-        self.trim_to = None;
+        if !self.properties.is_empty() {
+            self.start_properties();
+        } else if let Some(first_kept) = self.trim_to.take() {
+            self.start_trim(first_kept);
+        }
+    }
+
+    fn start_properties(&mut self) {
+        self.list_busy = true;
+        let mut info = self.info.clone();
+        for (key, value) in self.properties.drain(..) {
+            info.properties.retain(|(stored, _)| *stored != key);
+            info.properties.push((key, value));
+        }
+        let (ledgers, version) = (self.ledgers.clone(), self.version);
+        let (path, sink) = (paths::managed_ledger(&self.topic), Arc::clone(&self.sink));
+        self.ledgers.env.control.spawn("topic properties", OnPanic::ExitProcess, async move {
+            let written = write_list(&ledgers, &path, &info, version).await;
+            sink.deliver(AppenderEvent(Event::Properties(written.map(|version| (info, version)))));
+        });
+    }
+
+    fn handle_properties(&mut self, now: Instant, written: Result<(ManagedLedgerInfo, Version), ManagedLedgerError>) {
+        match written {
+            Ok((info, version)) => {
+                self.info = info;
+                self.version = version;
+                self.list_is_free(now);
+            }
+            Err(error) => {
+                self.list_busy = false;
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Whatever waited until the list was written goes on.
+    fn list_is_free(&mut self, now: Instant) {
+        self.list_busy = false;
+        self.recover_if_lost();
+        self.switch_if_drained(now);
+        self.start_if_idle(now);
+        self.work_on_list();
+    }
+
+    fn start_trim(&mut self, first_kept: LedgerId) {
         self.list_busy = true;
         let procedure = trim(self.ledgers.clone(), self.topic.clone(), self.info.clone(), self.version, first_kept);
         let sink = Arc::clone(&self.sink);
@@ -444,7 +501,6 @@ impl Appender {
     }
 
     fn handle_trimmed(&mut self, now: Instant, trimmed: Result<Trimmed, ManagedLedgerError>) {
-        self.list_busy = false;
         match trimmed {
             Ok(trimmed) => {
                 self.info = trimmed.info;
@@ -454,11 +510,12 @@ impl Appender {
             Err(error) if error.is_passing() => {
                 tracing::warn!(topic = %self.topic, %error, "cannot trim now; it is tried at the next occasion");
             }
-            Err(error) => return self.fail(error),
+            Err(error) => {
+                self.list_busy = false;
+                return self.fail(error);
+            }
         }
-        self.recover_if_lost();
-        self.switch_if_drained(now);
-        self.start_if_idle(now);
+        self.list_is_free(now);
     }
 
     fn fail(&mut self, why: ManagedLedgerError) {

@@ -53,6 +53,12 @@ pub struct ManagedLedgerInfo {
 }
 
 impl ManagedLedgerInfo {
+    /// The value of a property.
+    #[must_use]
+    pub fn property(&self, key: &str) -> Option<&str> {
+        self.properties.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
     /// Writes the node's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

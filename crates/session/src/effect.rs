@@ -20,6 +20,12 @@ macro_rules! key {
         }
 
         impl $name {
+            /// The key that the client's `id` has when it is the connection's `serial`-th thing.
+            #[must_use]
+            pub fn new(id: u64, serial: u64) -> $name {
+                $name { id, serial }
+            }
+
             /// The id that the client chose, which commands to it carry. It may come to mean another one later.
             #[must_use]
             pub fn id(self) -> u64 {

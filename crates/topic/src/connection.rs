@@ -26,6 +26,8 @@ pub enum ConnectionItem {
     },
     /// A producer is closed, because it asked or because its topic closed.
     ProducerClosed(ProducerKey),
+    /// A producer was fenced by another, which now has the topic for itself.
+    ProducerFenced(ProducerKey),
     /// Outcomes of publishes, in the order of each producer's.
     Receipts(Vec<Receipt>),
     /// A consumer was added, or not.
@@ -103,6 +105,11 @@ impl ConnectionHandle {
     /// Puts an item into the outbox. If the connection is gone nobody needs it.
     pub fn push(&self, item: ConnectionItem) {
         drop(self.outbox.push(item));
+    }
+
+    /// As [`ConnectionHandle::push`]. False if the connection is gone: nobody will ever close what the item tells of.
+    pub(crate) fn offer(&self, item: ConnectionItem) -> bool {
+        self.outbox.push(item).is_ok()
     }
 
     /// Puts entries into the outbox and counts their bytes.

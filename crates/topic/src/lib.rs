@@ -9,6 +9,7 @@
 //!
 //! Start reading at [`TopicHandle`]; then `topic.rs` for the life of a topic, `publish.rs` and `subscription_task.rs`.
 
+mod access;
 mod connection;
 mod consumers;
 mod delivery;

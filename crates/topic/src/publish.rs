@@ -1,4 +1,4 @@
-//! Publishing: who may, what is admitted, and the receipts in their order.
+//! Publishing: who does, what is admitted, and the receipts in their order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,12 +9,14 @@ use geminga_admin_model::ProducerReport;
 use geminga_managed_ledger::Appender;
 use geminga_model::{Instant, Position};
 use geminga_session::{ProducerKey, ProducerOpened, ProducerSpec, Refusal};
-use geminga_wire::proto::{ProducerAccessMode, schema};
+use geminga_wire::proto::schema;
 use geminga_wire::{Entry, ServerError};
 use hashbrown::HashMap;
 
+use crate::access::{Access, Admission, EPOCH_PROPERTY};
 use crate::connection::{ConnectionHandle, ConnectionItem, Receipt};
 use crate::refusal::not_in_this_version;
+use crate::topic::TopicHandle;
 
 /// A producer of a topic, for as long as it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,11 +60,22 @@ struct Producer {
     connection: ConnectionHandle,
     name: String,
     epoch: u64,
+    standing: Standing,
     messages: u64,
     /// Publishes without a receipt.
     unanswered: usize,
     /// It closes when it has all its receipts.
     closing: bool,
+}
+
+/// Whether a producer may publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Others must leave first; it was told so.
+    Waiting,
+    /// It has the topic for itself once this epoch is stored.
+    Storing(u64),
+    Open,
 }
 
 /// A publish without a receipt. One that was refused waits for its turn, because receipts keep their order.
@@ -78,6 +91,8 @@ struct Unanswered {
 #[derive(Debug)]
 pub(crate) struct Publishing {
     names: Arc<ProducerNames>,
+    topic: TopicHandle,
+    access: Access,
     producers: HashMap<ProducerId, Producer>,
     next_id: u64,
     unanswered: VecDeque<Unanswered>,
@@ -85,25 +100,41 @@ pub(crate) struct Publishing {
 }
 
 impl Publishing {
-    pub(crate) fn new(names: Arc<ProducerNames>) -> Publishing {
-        Publishing { names, producers: HashMap::new(), next_id: 0, unanswered: VecDeque::new(), completed: Vec::new() }
+    /// Nobody publishes yet to `topic`, in whose node `epoch` is stored.
+    pub(crate) fn new(names: Arc<ProducerNames>, topic: TopicHandle, epoch: Option<&str>) -> Publishing {
+        Publishing {
+            names,
+            topic,
+            access: Access::new(epoch),
+            producers: HashMap::new(),
+            next_id: 0,
+            unanswered: VecDeque::new(),
+            completed: Vec::new(),
+        }
     }
 
-    /// Opens a producer.
+    /// Opens a producer, and tells it so: at once, when its epoch is stored, or when others have left.
     pub(crate) fn open(
         &mut self,
         key: ProducerKey,
         connection: ConnectionHandle,
         spec: &ProducerSpec,
-    ) -> Result<(ProducerOpened, ProducerId), Refusal> {
-        if spec.access_mode != ProducerAccessMode::Shared {
-            return Err(not_in_this_version("producer access modes other than Shared"));
+        appender: &mut Appender,
+    ) {
+        if let Err(refusal) = self.let_in(key, connection.clone(), spec, appender) {
+            connection.push(ConnectionItem::ProducerOpened { producer: key, result: Err(refusal) });
         }
+    }
+
+    fn let_in(
+        &mut self,
+        key: ProducerKey,
+        connection: ConnectionHandle,
+        spec: &ProducerSpec,
+        appender: &mut Appender,
+    ) -> Result<(), Refusal> {
         if spec.schema.as_ref().is_some_and(|schema| schema.r#type != schema::Type::None as i32) {
             return Err(not_in_this_version("schemas"));
-        }
-        if spec.initial_subscription.is_some() {
-            return Err(not_in_this_version("initial subscriptions of producers"));
         }
         let name = spec.name.clone().unwrap_or_else(|| self.names.next());
         if let Some((id, holder)) = self.producers.iter().find(|(_, producer)| producer.name == name) {
@@ -116,30 +147,87 @@ impl Publishing {
             }
             let id = *id;
             self.producers.remove(&id);
+            self.access.remove(id);
         }
         self.next_id += 1;
         let id = ProducerId(self.next_id);
+        let admission = self.access.admit(id, spec.access_mode, spec.topic_epoch)?;
+        if matches!(admission, Admission::AloneByForce(_)) {
+            for (_, fenced) in self.producers.drain() {
+                fenced.connection.push(ConnectionItem::ProducerFenced(fenced.key));
+            }
+        }
+        let standing = match admission {
+            Admission::Shared => Standing::Open,
+            Admission::Alone(epoch) | Admission::AloneByForce(epoch) => Standing::Storing(epoch),
+            Admission::Waiting => Standing::Waiting,
+        };
+        let epoch = spec.epoch;
+        let producer = Producer { key, connection, name, epoch, standing, messages: 0, unanswered: 0, closing: false };
+        self.producers.insert(id, producer);
+        match standing {
+            Standing::Open | Standing::Waiting => self.tell_opened(id, None),
+            Standing::Storing(epoch) => appender.set_property(EPOCH_PROPERTY, epoch.to_string()),
+        }
+        Ok(())
+    }
+
+    fn tell_opened(&mut self, id: ProducerId, topic_epoch: Option<u64>) {
+        let Some(producer) = self.producers.get(&id) else { return };
         let opened = ProducerOpened {
-            name: name.clone(),
+            name: producer.name.clone(),
             last_sequence_id: -1,
             schema_version: Bytes::new(),
-            topic_epoch: None,
-            ready: true,
+            topic_epoch,
+            ready: producer.standing != Standing::Waiting,
         };
-        self.producers.insert(
-            id,
-            Producer { key, connection, name, epoch: spec.epoch, messages: 0, unanswered: 0, closing: false },
-        );
-        Ok((opened, id))
+        let result = Ok((opened, self.topic.clone(), id));
+        if !producer.connection.offer(ConnectionItem::ProducerOpened { producer: producer.key, result }) {
+            // Its connection ended while it was opened.
+            self.remove(id);
+        }
+    }
+
+    /// Lets in whose turn it is, and tells who has the topic for itself once its epoch is stored.
+    pub(crate) fn give_turns(&mut self, appender: &mut Appender) {
+        while let Some((id, turn)) = self.access.poll_turn() {
+            match (turn, self.producers.get_mut(&id)) {
+                (Ok(epoch), Some(producer)) => {
+                    producer.standing = Standing::Storing(epoch);
+                    appender.set_property(EPOCH_PROPERTY, epoch.to_string());
+                }
+                (Ok(_), None) => self.access.remove(id),
+                (Err(_), _) => {
+                    if let Some(fenced) = self.producers.remove(&id) {
+                        fenced.connection.push(ConnectionItem::ProducerFenced(fenced.key));
+                    }
+                }
+            }
+        }
+        let Some(alone) = self.access.exclusive() else { return };
+        let Some(producer) = self.producers.get_mut(&alone) else { return };
+        let Standing::Storing(epoch) = producer.standing else { return };
+        let stored = appender.info().property(EPOCH_PROPERTY).and_then(|text| text.parse().ok());
+        if stored == Some(epoch) {
+            producer.standing = Standing::Open;
+            self.tell_opened(alone, Some(epoch));
+        }
+    }
+
+    fn remove(&mut self, id: ProducerId) -> Option<Producer> {
+        self.access.remove(id);
+        self.producers.remove(&id)
     }
 
     /// Closes a producer, once its publishes have their receipts.
     pub(crate) fn close(&mut self, key: ProducerKey, connection: &ConnectionHandle) {
-        let its = |producer: &&mut Producer| producer.key == key && producer.connection.id == connection.id;
-        match self.producers.values_mut().find(its) {
-            Some(producer) if producer.unanswered > 0 => producer.closing = true,
-            _ => {
-                self.producers.retain(|_, producer| producer.key != key || producer.connection.id != connection.id);
+        let its = |producer: &Producer| producer.key == key && producer.connection.id == connection.id;
+        match self.producers.iter_mut().find(|(_, producer)| its(producer)).map(|(id, producer)| (*id, producer)) {
+            Some((_, producer)) if producer.unanswered > 0 => producer.closing = true,
+            found => {
+                if let Some((id, _)) = found {
+                    self.remove(id);
+                }
                 connection.push(ConnectionItem::ProducerClosed(key));
             }
         }
@@ -177,7 +265,9 @@ impl Publishing {
     /// Takes an entry in.
     pub(crate) fn publish(&mut self, now: Instant, publish: Publish, appender: &mut Appender) {
         let Publish { producer, sequence_id, highest_sequence_id, payload } = publish;
-        let Some(known) = self.producers.get_mut(&producer) else { return };
+        // Of one that was fenced nothing is taken: somebody else has the topic for itself.
+        let open = |known: &&mut Producer| known.standing == Standing::Open;
+        let Some(known) = self.producers.get_mut(&producer).filter(open) else { return };
         known.messages += 1;
         known.unanswered += 1;
         let admitted = payload.map_err(|(error, text)| (error, text.to_owned())).and_then(|payload| {
@@ -222,7 +312,8 @@ impl Publishing {
         for (connection, receipts) in outgoing {
             connection.push(ConnectionItem::Receipts(receipts));
         }
-        for producer in closed.into_iter().filter_map(|id| self.producers.remove(&id)) {
+        drop(positions);
+        for producer in closed.into_iter().filter_map(|id| self.remove(id)) {
             producer.connection.push(ConnectionItem::ProducerClosed(producer.key));
         }
         any

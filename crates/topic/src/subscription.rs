@@ -150,6 +150,10 @@ impl ConsumerHandle {
         ConsumerHandle { id, key, connection, mailbox }
     }
 
+    pub(crate) fn id(&self) -> ConsumerId {
+        self.id
+    }
+
     /// Asks something of the subscription. If it is gone, a request is refused and a close is confirmed.
     pub fn push(&self, item: ConsumerItem) {
         let item = SubscriptionItem::Consumer(self.id, self.connection.clone(), item);

@@ -206,8 +206,14 @@ impl Subscription {
 
     fn subscribe(&mut self, key: ConsumerKey, connection: ConnectionHandle, spec: &SubscribeSpec) {
         let result = self.admit(key, &connection, spec);
+        let added = result.as_ref().ok().map(ConsumerHandle::id);
+        if !connection.offer(ConnectionItem::ConsumerSubscribed { consumer: key, result })
+            && let Some(id) = added
+        {
+            // Its connection ended while it was added.
+            return self.remove(id);
+        }
         let empty = matches!(&self.phase, Phase::Serving(serving) if serving.consumers.len() == 0);
-        connection.push(ConnectionItem::ConsumerSubscribed { consumer: key, result });
         if empty && !self.durable {
             self.end();
         }

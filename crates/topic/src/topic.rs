@@ -11,12 +11,13 @@ use geminga_admin_model::{SubscriptionReport, TopicReport};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
     Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
-    list_cursors, open,
+    create_cursor, list_cursors, open,
 };
 use geminga_metastore::MetadataError;
 use geminga_model::{Instant, LedgerId, Position, TopicName};
 use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, SubscribeSpec};
 
+use crate::access::EPOCH_PROPERTY;
 use crate::connection::{ConnectionHandle, ConnectionItem};
 use crate::publish::{ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
@@ -55,6 +56,12 @@ pub(crate) enum TopicItem {
     Appender(AppenderEvent),
     OpenProducer(ProducerKey, ConnectionHandle, Box<ProducerSpec>),
     CloseProducer(ProducerKey, ConnectionHandle),
+    /// A subscription was made that a producer wants to be there before it is opened.
+    Subscribed {
+        name: String,
+        result: Result<(), ManagedLedgerError>,
+        producer: (ProducerKey, ConnectionHandle, Box<ProducerSpec>),
+    },
     Publish(Vec<Publish>),
     Subscribe(ConsumerKey, ConnectionHandle, Box<SubscribeSpec>),
     /// A durable subscription knows how far it has consumed.
@@ -128,7 +135,8 @@ impl TopicHandle {
 /// Answers a request that the topic will not do.
 fn refuse(item: TopicItem, why: &Refusal) {
     match item {
-        TopicItem::OpenProducer(producer, connection, _) => {
+        TopicItem::OpenProducer(producer, connection, _)
+        | TopicItem::Subscribed { producer: (producer, connection, _), .. } => {
             connection.push(ConnectionItem::ProducerOpened { producer, result: Err(why.clone()) });
         }
         TopicItem::CloseProducer(key, connection) => connection.push(ConnectionItem::ProducerClosed(key)),
@@ -314,7 +322,9 @@ impl Topic {
             Ok((opened, cursors)) => {
                 let log = Arc::clone(&opened.log);
                 let appender = opened.appender(Arc::new(ToTopic(self.me.clone())));
-                let publishing = Publishing::new(Arc::clone(&self.options.producer_names));
+                let me = TopicHandle { name: self.name.clone(), mailbox: self.me.clone() };
+                let epoch = appender.info().property(EPOCH_PROPERTY);
+                let publishing = Publishing::new(Arc::clone(&self.options.producer_names), me, epoch);
                 self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None }));
                 for cursor in cursors {
                     self.start(&log, &cursor, true, Start::Existing);
@@ -334,7 +344,13 @@ impl Topic {
         let Phase::Serving(serving) = &mut self.phase else { return };
         let now = self.env.clock.now();
         if serving.draining.is_some()
-            && matches!(item, TopicItem::Publish(_) | TopicItem::OpenProducer(..) | TopicItem::Subscribe(..))
+            && matches!(
+                item,
+                TopicItem::Publish(_)
+                    | TopicItem::OpenProducer(..)
+                    | TopicItem::Subscribed { .. }
+                    | TopicItem::Subscribe(..)
+            )
         {
             return refuse(item, &closing());
         }
@@ -343,12 +359,8 @@ impl Topic {
             TopicItem::Publish(batch) => {
                 batch.into_iter().for_each(|publish| serving.publishing.publish(now, publish, &mut serving.appender));
             }
-            TopicItem::OpenProducer(producer, connection, spec) => {
-                let opened = serving.publishing.open(producer, connection.clone(), &spec);
-                let handle = TopicHandle { name: self.name.clone(), mailbox: self.me.clone() };
-                let result = opened.map(|(opened, id)| (opened, handle, id));
-                connection.push(ConnectionItem::ProducerOpened { producer, result });
-            }
+            TopicItem::OpenProducer(producer, connection, spec) => self.open_producer(producer, connection, spec),
+            TopicItem::Subscribed { name, result, producer } => self.initial_subscription(&name, result, producer),
             TopicItem::CloseProducer(key, connection) => serving.publishing.close(key, &connection),
             TopicItem::Subscribe(key, connection, spec) => {
                 let log = Arc::clone(serving.appender.log());
@@ -372,6 +384,45 @@ impl Topic {
             TopicItem::Explain(to) => self.explain(to),
             TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),
             TopicItem::Opened(_) | TopicItem::Closed => {}
+        }
+    }
+
+    /// Opens a producer, after the subscription that it wants to be there first.
+    fn open_producer(&mut self, key: ProducerKey, connection: ConnectionHandle, mut spec: Box<ProducerSpec>) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let there = |name: &String| self.subscriptions.contains_key(name.as_str());
+        let Some(name) = spec.initial_subscription.take().filter(|name| !there(name)) else {
+            return serving.publishing.open(key, connection, &spec, &mut serving.appender);
+        };
+        let (ledgers, topic, me) = (self.options.ledgers.clone(), self.name.clone(), self.me.clone());
+        self.env.control.spawn("initial subscription", OnPanic::ExitProcess, async move {
+            let result = create_cursor(&ledgers, &topic, &name, Position::EARLIEST, &[]).await;
+            let item = TopicItem::Subscribed { name, result, producer: (key, connection, spec) };
+            if let Err(geminga_env::Closed(item)) = me.push(item) {
+                refuse(item, &closing());
+            }
+        });
+    }
+
+    fn initial_subscription(
+        &mut self,
+        name: &str,
+        result: Result<(), ManagedLedgerError>,
+        (key, connection, spec): (ProducerKey, ConnectionHandle, Box<ProducerSpec>),
+    ) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        match result {
+            // Fenced: somebody else made it meanwhile.
+            Ok(()) | Err(ManagedLedgerError::Fenced) => {
+                let log = Arc::clone(serving.appender.log());
+                serving.publishing.open(key, connection, &spec, &mut serving.appender);
+                if !self.subscriptions.contains_key(name) {
+                    self.start(&log, name, true, Start::Existing);
+                }
+            }
+            Err(error) => {
+                connection.push(ConnectionItem::ProducerOpened { producer: key, result: Err(of_log(&error)) });
+            }
         }
     }
 
@@ -411,6 +462,7 @@ impl Topic {
         if serving.appender.deadline().is_some_and(|deadline| deadline <= now) {
             serving.appender.handle_timeout(now);
         }
+        serving.publishing.give_turns(&mut serving.appender);
         serving.appender.flush();
         if serving.publishing.send_receipts(&mut serving.appender) {
             self.subscriptions.values().for_each(|subscription| subscription.handle.wake_if_waiting());

@@ -12,7 +12,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use geminga_env::{Inbox, Mailbox, OnPanic, Stop, mailbox};
 use geminga_model::{Instant, TopicName};
-use geminga_session::{Answer, CloseReason, ConsumerKey, Effect, NewOwner, ProducerKey, Refusal, RequestKey, Session};
+use geminga_session::{
+    Answer, CloseReason, ConsumerKey, Effect, NewOwner, ProducerKey, Refusal, RequestKey, Session, WatcherKey,
+};
 use geminga_topic::{
     ConnectionHandle, ConnectionItem, ConsumerHandle, ConsumerItem, Delivery, OutboxGauge, PeerInfo, ProducerId,
     Publish, Receipt, TopicHandle,
@@ -25,6 +27,7 @@ use tokio::net::TcpStream;
 
 use crate::broker::Broker;
 use crate::outbox::Outbox;
+use crate::topic_watcher::TopicWatcher;
 
 /// Bytes on their way to a client above which nothing more is read from it.
 const MAX_OUTBOX: usize = 8 << 20;
@@ -58,6 +61,9 @@ struct Connection {
     handle: ConnectionHandle,
     producers: HashMap<ProducerKey, Producer>,
     consumers: HashMap<ConsumerKey, Consumer>,
+    watchers: HashMap<WatcherKey, TopicWatcher>,
+    /// Those with an update in the outbox.
+    told_watchers: Vec<WatcherKey>,
     effects: Vec<Effect>,
     /// Publishes of this turn, consecutive ones to a topic together.
     publishes: Vec<(TopicHandle, Vec<Publish>)>,
@@ -113,6 +119,8 @@ impl Connection {
             items,
             producers: HashMap::new(),
             consumers: HashMap::new(),
+            watchers: HashMap::new(),
+            told_watchers: Vec::new(),
             effects: Vec::new(),
             publishes: Vec::new(),
             published_bytes: 0,
@@ -149,6 +157,9 @@ impl Connection {
             self.submit();
             let written = self.outbox.write(&self.socket);
             self.note_error(written);
+            if self.outbox.is_empty() {
+                self.told_watchers.drain(..).filter_map(|key| self.watchers.get(&key)).for_each(TopicWatcher::written);
+            }
             let may_read = self.unanswered < self.broker.options().ingress_bytes && self.outbox.len() < MAX_OUTBOX;
             if may_read != self.reading {
                 self.reading = may_read;
@@ -319,10 +330,12 @@ impl Connection {
             Effect::GetSchema { request, .. } | Effect::GetOrCreateSchema { request, .. } => {
                 self.refuse(request, "schemas");
             }
-            Effect::WatchTopicList { watcher, .. } => {
-                self.session.handle_watch_started(watcher, Err(not_in_this_version("topic list watchers")));
+            Effect::WatchTopicList { watcher, namespace, pattern, hash } => {
+                let to = self.handle.clone();
+                let started = TopicWatcher::start(&self.broker, watcher, namespace, &pattern, hash, to);
+                self.watchers.insert(watcher, started);
             }
-            Effect::CloseWatcher { .. } => {}
+            Effect::CloseWatcher { watcher } => drop(self.watchers.remove(&watcher)),
         }
     }
 
@@ -450,6 +463,16 @@ impl Connection {
                 self.session.handle_consumer_closed(key, NewOwner::default());
             }
             ConnectionItem::ActiveConsumer(key, active) => self.session.handle_active_consumer(key, active),
+            ConnectionItem::WatchStarted { watcher, result } => {
+                if result.is_err() {
+                    self.watchers.remove(&watcher);
+                }
+                self.session.handle_watch_started(watcher, result);
+            }
+            ConnectionItem::TopicsChanged { watcher, new, deleted, hash } => {
+                self.session.handle_topics_changed(watcher, new, deleted, hash);
+                self.told_watchers.push(watcher);
+            }
             ConnectionItem::Answer(request, answer) => self.session.handle_answer(request, answer),
         }
         // Replies of the session and deliveries share the outbox, in the order in which they came.

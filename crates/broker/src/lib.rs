@@ -20,6 +20,7 @@ mod open_topics;
 mod outbox;
 mod tenants;
 mod topic_list;
+mod topic_watcher;
 mod topics;
 
 #[cfg(test)]

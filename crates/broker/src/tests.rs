@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use geminga_env::Env;
+use geminga_env::{Env, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache, create_cursor, list_cursors};
 use geminga_metastore::{Expected, memory};
 use geminga_model::{NamespaceName, Position, TopicName};
 use geminga_records::{ClusterData, Policies, Quorum, TenantInfo, paths};
-use geminga_session::{Answer, SessionConfig};
-use geminga_topic::{ProducerNames, TopicOptions};
+use geminga_session::{Answer, SessionConfig, WatcherKey};
+use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo, ProducerNames, TopicOptions};
 use geminga_wire::proto::command_get_topics_of_namespace::Mode;
 use serde_json::Map;
 
 use super::*;
+use crate::topic_watcher::TopicWatcher;
 
 async fn broker() -> Broker {
     let env = Env::simulated(1);
@@ -144,4 +145,50 @@ async fn a_namespace_and_its_tenant_leave_nothing_behind() {
     broker.delete_tenant("t", false).await.unwrap();
     let roots = ["/managed-ledgers", "/admin/policies", "/admin/local-policies", "/admin/partitioned-topics"];
     assert_eq!(paths_below(&broker, &roots).await.len(), roots.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_tells_of_topics_that_match_once_it_is_read() {
+    let broker = broker().await;
+    broker.create_topic(&topic("a-1"), vec![]).await.unwrap();
+    broker.create_topic(&topic("b"), vec![]).await.unwrap();
+    let (items, mut inbox) = mailbox();
+    let to = ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20));
+    let watch =
+        |pattern, hash| TopicWatcher::start(&broker, WatcherKey::new(1, 1), namespace(), pattern, hash, to.clone());
+    let mut next = async || {
+        let mut came = Vec::new();
+        inbox.wait().await;
+        inbox.take(&mut came);
+        let local = |topics: Vec<String>| topics.iter().map(|t| t.rsplit('/').next().unwrap().to_owned()).collect();
+        match (came.pop().unwrap(), came.len()) {
+            (ConnectionItem::WatchStarted { result: Ok((topics, hash)), .. }, 0) => (local(topics), vec![], hash),
+            (ConnectionItem::TopicsChanged { new, deleted, hash, .. }, 0) => (local(new), local(deleted), hash),
+            (ConnectionItem::WatchStarted { result: Err(refusal), .. }, 0) => (vec![], vec![], refusal.message),
+            other => panic!("{other:?}"),
+        }
+    };
+    let watcher = watch("t/n/a.*", None);
+    let (there, _, first_hash): (Vec<String>, Vec<String>, String) = next().await;
+    assert_eq!(there, ["a-1"]);
+    broker.create_topic(&topic("a-2"), vec![]).await.unwrap();
+    assert_eq!(next().await.0, ["a-2"]);
+    // Until that is written, what happens is summed up.
+    broker.create_topic(&topic("a-3"), vec![]).await.unwrap();
+    broker.create_topic(&topic("c"), vec![]).await.unwrap();
+    create_cursor(broker.ledgers(), &topic("a-3"), "a-s", Position::EARLIEST, &[]).await.unwrap();
+    for local in ["a-2", "a-3"] {
+        broker.delete_topic(&topic(local), false).await.unwrap();
+    }
+    watcher.written();
+    let (new, deleted, hash) = next().await;
+    assert_eq!((new, deleted, &hash), (vec![], vec!["a-2".to_owned()], &first_hash));
+    drop(watcher);
+    // One that knows the topics already is told none.
+    let again = watch("t/n/a.*", Some(hash.clone()));
+    assert_eq!(next().await, (vec![], vec![], hash));
+    drop(again);
+    let unreadable = watch("t/n/(?!b)", None);
+    assert!(next().await.2.contains("filter in the client"));
+    unreadable.written();
 }

@@ -13,20 +13,20 @@ use crate::broker::Broker;
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// A pattern of topic names.
-struct Pattern(Regex);
+pub(crate) struct Pattern(Regex);
 
 impl Pattern {
     /// `None` if it is none, or in a dialect that only its client knows.
     ///
     /// Fact: it is about the name without scheme, though it may be written with one, and covers all of it.
-    fn parse(text: &str) -> Option<Pattern> {
+    pub(crate) fn parse(text: &str) -> Option<Pattern> {
         let path = text.split_once("://").map_or(text, |(_, path)| path);
         let whole = RegexBuilder::new(&format!(r"\A(?:{path})\z")).size_limit(MAX_PATTERN_BYTES).build();
         whole.ok().map(Pattern)
     }
 
     /// Fact: a partition matches as its topic does.
-    fn matches(&self, topic: &TopicName) -> bool {
+    pub(crate) fn matches(&self, topic: &TopicName) -> bool {
         self.0.is_match(&format!("{}/{}", topic.namespace(), topic.base().local()))
     }
 }

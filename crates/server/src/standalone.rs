@@ -133,8 +133,6 @@ async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), S
     };
     let session = SessionConfig {
         server_version: format!("Pulsar Server{}", env!("CARGO_PKG_VERSION")),
-        // Not in this version, so not promised either: clients ask for the list from time to time.
-        topic_watchers: false,
         ..SessionConfig::default()
     };
     let names = format!("{CLUSTER}-{}", identity.broker_number);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use geminga_env::Mailbox;
 use geminga_model::Position;
-use geminga_session::{Answer, ConsumerKey, ProducerKey, ProducerOpened, Refusal, RequestKey};
+use geminga_session::{Answer, ConsumerKey, ProducerKey, ProducerOpened, Refusal, RequestKey, WatcherKey};
 use geminga_wire::ServerError;
 use parking_lot::Mutex;
 
@@ -43,6 +43,24 @@ pub enum ConnectionItem {
     ActiveConsumer(ConsumerKey, bool),
     /// Entries for a consumer, in order.
     Deliver(ConsumerKey, Vec<Delivery>),
+    /// A watcher of topics has started, with these and the hash of all; or has not.
+    WatchStarted {
+        /// The watcher.
+        watcher: WatcherKey,
+        /// None if the client knows them by the hash.
+        result: Result<(Vec<String>, String), Refusal>,
+    },
+    /// Topics that a watcher watches were created or deleted.
+    TopicsChanged {
+        /// The watcher.
+        watcher: WatcherKey,
+        /// Those created.
+        new: Vec<String>,
+        /// Those deleted.
+        deleted: Vec<String>,
+        /// The hash of all that there are.
+        hash: String,
+    },
     /// The answer to a request.
     Answer(RequestKey, Result<Answer, Refusal>),
 }

@@ -15,8 +15,10 @@ use geminga_model::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::consume::ConsumeArgs;
+pub(crate) use self::consume::{Position, SubscriptionType};
 use self::produce::ProduceArgs;
 use self::read::ReadArgs;
+pub(crate) use self::read::start_at;
 
 /// Options of `geminga client`.
 #[derive(Debug, Args)]
@@ -44,7 +46,7 @@ enum What {
 
 /// Why a tool ends with exit code 1: a line that says what to do.
 #[derive(Debug, thiserror::Error)]
-enum ToolError {
+pub(crate) enum ToolError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(transparent)]
@@ -58,7 +60,12 @@ enum ToolError {
 /// Does what was asked for. Exit code 1 if that failed; what was done before was printed.
 #[must_use]
 pub fn run_client(args: &ClientArgs) -> ExitCode {
-    match start(args) {
+    run_interruptible(async |env, interrupted| run(env, args, interrupted).await)
+}
+
+/// Runs a tool. Interrupted once it is told to end; twice it ends.
+pub(crate) fn run_interruptible(tool: impl AsyncFnOnce(&Env, &Stop) -> Result<(), ToolError>) -> ExitCode {
+    match start(tool) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -67,7 +74,7 @@ pub fn run_client(args: &ClientArgs) -> ExitCode {
     }
 }
 
-fn start(args: &ClientArgs) -> Result<(), ToolError> {
+fn start(tool: impl AsyncFnOnce(&Env, &Stop) -> Result<(), ToolError>) -> Result<(), ToolError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let env = Env::real(runtime.handle().clone(), runtime.handle().clone());
     runtime.block_on(async {
@@ -81,7 +88,7 @@ fn start(args: &ClientArgs) -> Result<(), ToolError> {
         tokio::select! {
             biased;
             () = insisted => Err(ToolError::Usage("interrupted again: ended without a goodbye to the broker".into())),
-            outcome = run(&env, args, &interrupted) => outcome,
+            outcome = tool(&env, &interrupted) => outcome,
         }
     })
 }
@@ -100,7 +107,7 @@ async fn run(env: &Env, args: &ClientArgs, interrupted: &Stop) -> Result<(), Too
 }
 
 /// What `work` comes to, or `None` if the person at the keyboard wants an end first.
-async fn unless<T>(interrupted: &Stop, work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn unless<T>(interrupted: &Stop, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         () = interrupted.stopped() => None,
@@ -133,7 +140,7 @@ impl Pace {
 }
 
 /// A number of things a second.
-fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     // Less than one a day is a slip of the keyboard.
     let legal = rate == 0.0 || (1e-5..=1e9).contains(&rate);

@@ -7,11 +7,13 @@
 
 mod client;
 mod explain;
+mod perf;
 
 use std::process::ExitCode;
 
 pub use client::{ClientArgs, run_client};
 pub use explain::{ExplainArgs, run_explain};
+pub use perf::{PerfArgs, run_perf};
 
 /// Prints the version of the binary.
 #[must_use]

@@ -30,6 +30,8 @@ enum Role {
     Explain(geminga_cli::ExplainArgs),
     /// Send and receive messages, with the options and the output of pulsar-client.
     Client(geminga_cli::ClientArgs),
+    /// Put load on a server and measure it, with the options and the output of pulsar-perf.
+    Perf(geminga_cli::PerfArgs),
     /// Print the version.
     Version,
 }
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Role::Standalone(args) => standalone::run(&args),
         Role::Explain(args) => geminga_cli::run_explain(&args),
         Role::Client(args) => geminga_cli::run_client(&args),
+        Role::Perf(args) => geminga_cli::run_perf(&args),
         Role::Version => geminga_cli::print_version(env!("CARGO_PKG_VERSION")),
     }
 }

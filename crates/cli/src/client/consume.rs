@@ -40,7 +40,7 @@ pub(super) struct ConsumeArgs {
 /// Names are Pulsar's.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "verbatim")]
-enum SubscriptionType {
+pub(crate) enum SubscriptionType {
     Exclusive,
     Shared,
     Failover,
@@ -50,9 +50,29 @@ enum SubscriptionType {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[value(rename_all = "verbatim")]
-enum Position {
+pub(crate) enum Position {
     Latest,
     Earliest,
+}
+
+impl From<SubscriptionType> for SubType {
+    fn from(kind: SubscriptionType) -> SubType {
+        match kind {
+            SubscriptionType::Exclusive => SubType::Exclusive,
+            SubscriptionType::Shared => SubType::Shared,
+            SubscriptionType::Failover => SubType::Failover,
+            SubscriptionType::KeyShared => SubType::KeyShared,
+        }
+    }
+}
+
+impl From<Position> for InitialPosition {
+    fn from(position: Position) -> InitialPosition {
+        match position {
+            Position::Latest => InitialPosition::Latest,
+            Position::Earliest => InitialPosition::Earliest,
+        }
+    }
 }
 
 /// Receives, shows and acknowledges.
@@ -88,16 +108,8 @@ pub(super) async fn run(client: &Client, args: &ConsumeArgs, interrupted: &Stop)
 
 fn options(args: &ConsumeArgs) -> ConsumerOptions {
     let mut options = ConsumerOptions::new(&args.subscription_name);
-    options.sub_type = match args.subscription_type {
-        SubscriptionType::Exclusive => SubType::Exclusive,
-        SubscriptionType::Shared => SubType::Shared,
-        SubscriptionType::Failover => SubType::Failover,
-        SubscriptionType::KeyShared => SubType::KeyShared,
-    };
-    options.initial_position = match args.subscription_position {
-        Position::Latest => InitialPosition::Latest,
-        Position::Earliest => InitialPosition::Earliest,
-    };
+    options.sub_type = args.subscription_type.into();
+    options.initial_position = args.subscription_position.into();
     if args.queue_size > 0 {
         options.queue_size = args.queue_size;
     }

@@ -52,14 +52,18 @@ pub(super) async fn run(client: &Client, args: &ReadArgs, interrupted: &Stop) ->
     read.and(closed.map_err(ToolError::from))
 }
 
-fn options(args: &ReadArgs) -> ReaderOptions {
-    let start = match (args.start_message_id, args.start_message_id_inclusive) {
+/// Where a reader starts that is told a message, with that or behind it.
+pub(crate) fn start_at(id: MessageId, inclusive: bool) -> Start {
+    match (id, inclusive) {
         (MessageId::EARLIEST, _) => Start::Earliest,
         (MessageId::LATEST, false) => Start::Latest,
         (id, true) => Start::At(id),
         (id, false) => Start::After(id),
-    };
-    let mut options = ReaderOptions::new(start);
+    }
+}
+
+fn options(args: &ReadArgs) -> ReaderOptions {
+    let mut options = ReaderOptions::new(start_at(args.start_message_id, args.start_message_id_inclusive));
     if args.queue_size > 0 {
         options.queue_size = args.queue_size;
     }

@@ -134,6 +134,7 @@ impl Broker {
         for topic in partitioned {
             self.delete_node(&paths::partitioned_topic(&topic)).await?;
         }
+        self.remove_schemas_of(namespace).await?;
         self.delete_node(&paths::local_policies(namespace)).await?;
         self.metadata().delete(&path, Expected::Version(version)).await?;
         for parent in paths::parents_of_namespace(namespace) {

@@ -9,7 +9,7 @@ use geminga_admin_model::ProducerReport;
 use geminga_managed_ledger::Appender;
 use geminga_model::{Instant, Position};
 use geminga_session::{ProducerKey, ProducerOpened, ProducerSpec, Refusal};
-use geminga_wire::proto::{ProducerAccessMode, schema};
+use geminga_wire::proto::ProducerAccessMode;
 use geminga_wire::{Entry, ServerError};
 use hashbrown::HashMap;
 
@@ -95,12 +95,10 @@ impl Publishing {
         key: ProducerKey,
         connection: ConnectionHandle,
         spec: &ProducerSpec,
+        schema_version: Bytes,
     ) -> Result<(ProducerOpened, ProducerId), Refusal> {
         if spec.access_mode != ProducerAccessMode::Shared {
             return Err(not_in_this_version("producer access modes other than Shared"));
-        }
-        if spec.schema.as_ref().is_some_and(|schema| schema.r#type != schema::Type::None as i32) {
-            return Err(not_in_this_version("schemas"));
         }
         if spec.initial_subscription.is_some() {
             return Err(not_in_this_version("initial subscriptions of producers"));
@@ -119,13 +117,8 @@ impl Publishing {
         }
         self.next_id += 1;
         let id = ProducerId(self.next_id);
-        let opened = ProducerOpened {
-            name: name.clone(),
-            last_sequence_id: -1,
-            schema_version: Bytes::new(),
-            topic_epoch: None,
-            ready: true,
-        };
+        let opened =
+            ProducerOpened { name: name.clone(), last_sequence_id: -1, schema_version, topic_epoch: None, ready: true };
         self.producers.insert(
             id,
             Producer { key, connection, name, epoch: spec.epoch, messages: 0, unanswered: 0, closing: false },

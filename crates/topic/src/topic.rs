@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use geminga_admin_model::{SubscriptionReport, TopicReport};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
@@ -53,7 +54,7 @@ pub enum TopicEnd {
 pub(crate) enum TopicItem {
     Opened(Box<Result<(Opened, Vec<String>), ManagedLedgerError>>),
     Appender(AppenderEvent),
-    OpenProducer(ProducerKey, ConnectionHandle, Box<ProducerSpec>),
+    OpenProducer(ProducerKey, ConnectionHandle, Box<ProducerSpec>, Bytes),
     CloseProducer(ProducerKey, ConnectionHandle),
     Publish(Vec<Publish>),
     Subscribe(ConsumerKey, ConnectionHandle, Box<SubscribeSpec>),
@@ -63,6 +64,7 @@ pub(crate) enum TopicItem {
     SubscriptionEnded(Arc<str>),
     /// A subscription's position is another owner's or cannot be stored.
     SubscriptionFailed(Arc<str>, ManagedLedgerError),
+    IsActive(Reply<Result<bool, Refusal>>),
     Explain(Reply<TopicReport>),
     Close(Reply<()>),
     Closed,
@@ -88,9 +90,16 @@ impl TopicHandle {
         self.mailbox.is_closed()
     }
 
-    /// Opens a producer; answered by [`ConnectionItem::ProducerOpened`].
-    pub fn open_producer(&self, key: ProducerKey, connection: ConnectionHandle, spec: Box<ProducerSpec>) {
-        self.push(TopicItem::OpenProducer(key, connection, spec));
+    /// Opens a producer; answered by [`ConnectionItem::ProducerOpened`]. `schema_version` is that of its schema, empty
+    /// without one.
+    pub fn open_producer(
+        &self,
+        key: ProducerKey,
+        connection: ConnectionHandle,
+        spec: Box<ProducerSpec>,
+        schema_version: Bytes,
+    ) {
+        self.push(TopicItem::OpenProducer(key, connection, spec, schema_version));
     }
 
     /// Closes a producer, after its publishes; answered by [`ConnectionItem::ProducerClosed`].
@@ -106,6 +115,12 @@ impl TopicHandle {
     /// Adds a consumer; answered by [`ConnectionItem::ConsumerSubscribed`].
     pub fn subscribe(&self, key: ConsumerKey, connection: ConnectionHandle, spec: Box<SubscribeSpec>) {
         self.push(TopicItem::Subscribe(key, connection, spec));
+    }
+
+    /// Tells, once the topic is open, whether it is used by anybody whom a schema would concern: it has messages,
+    /// producers, or consumers that do not take any schema. If it cannot be opened, tells why.
+    pub fn is_active(&self, to: Reply<Result<bool, Refusal>>) {
+        self.push(TopicItem::IsActive(to));
     }
 
     /// Tells what the topic is doing.
@@ -128,13 +143,14 @@ impl TopicHandle {
 /// Answers a request that the topic will not do.
 fn refuse(item: TopicItem, why: &Refusal) {
     match item {
-        TopicItem::OpenProducer(producer, connection, _) => {
+        TopicItem::OpenProducer(producer, connection, ..) => {
             connection.push(ConnectionItem::ProducerOpened { producer, result: Err(why.clone()) });
         }
         TopicItem::CloseProducer(key, connection) => connection.push(ConnectionItem::ProducerClosed(key)),
         TopicItem::Subscribe(consumer, connection, _) => {
             connection.push(ConnectionItem::ConsumerSubscribed { consumer, result: Err(why.clone()) });
         }
+        TopicItem::IsActive(to) => to.send(Err(why.clone())),
         TopicItem::Close(done) => done.send(()),
         // Producers of these are told that they are closed; an explanation answers by being dropped.
         TopicItem::Publish(_)
@@ -343,8 +359,8 @@ impl Topic {
             TopicItem::Publish(batch) => {
                 batch.into_iter().for_each(|publish| serving.publishing.publish(now, publish, &mut serving.appender));
             }
-            TopicItem::OpenProducer(producer, connection, spec) => {
-                let opened = serving.publishing.open(producer, connection.clone(), &spec);
+            TopicItem::OpenProducer(producer, connection, spec, schema_version) => {
+                let opened = serving.publishing.open(producer, connection.clone(), &spec, schema_version);
                 let handle = TopicHandle { name: self.name.clone(), mailbox: self.me.clone() };
                 let result = opened.map(|(opened, id)| (opened, handle, id));
                 connection.push(ConnectionItem::ProducerOpened { producer, result });
@@ -368,6 +384,12 @@ impl Topic {
                 tracing::warn!(topic = %self.name, subscription = %name, %error, "a subscription failed: the topic is opened anew");
                 self.subscriptions.remove(&name);
                 self.fail(error);
+            }
+            TopicItem::IsActive(to) => {
+                let has_messages = serving.appender.log().with_extents(|e| e.iter().any(|(_, entries)| entries > 0));
+                let mut subscriptions = self.subscriptions.values();
+                let has_consumers = subscriptions.any(|subscription| subscription.handle.has_schema_bound_consumers());
+                to.send(Ok(has_messages || serving.publishing.len() > 0 || has_consumers));
             }
             TopicItem::Explain(to) => self.explain(to),
             TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),

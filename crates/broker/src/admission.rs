@@ -38,6 +38,7 @@ impl Broker {
     /// Registers a schema of a topic that exists, and gives its version.
     pub(crate) async fn create_schema(&self, name: &TopicName, schema: &proto::Schema) -> Result<Answer, Refusal> {
         let topic = self.admit(name, false).await?;
+        // It must exist, whatever is said of its messages.
         is_active(&topic).await?;
         Ok(Answer::SchemaVersion(self.schema_of_writer(&topic, Some(schema)).await?))
     }

@@ -308,7 +308,7 @@ impl Broker {
             let _ = closed.wait().await;
         }
         // Fact: the partitions of a topic share its schema, which goes with the whole.
-        if topic.partition().is_none() {
+        if topic.partition().is_none() && self.topic_exists(topic).await? {
             self.remove_schema(topic).await?;
         }
         match delete(self.ledgers(), topic).await {

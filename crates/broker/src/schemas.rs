@@ -9,7 +9,7 @@ use geminga_env::{OnPanic, reply};
 use geminga_ledger::LedgerError;
 use geminga_managed_ledger::ManagedLedgerError;
 use geminga_metastore::{Expected, MetadataError, Version};
-use geminga_model::{Domain, EntryId, NamespaceName, Position, TopicName, UnixMillis, decode_local_name};
+use geminga_model::{Domain, EntryId, LedgerId, NamespaceName, Position, TopicName, UnixMillis, decode_local_name};
 use geminga_records::{RecordError, SchemaEntry, SchemaIndexEntry, SchemaInfo, SchemaLocator, paths};
 use geminga_schema::{Decision, Schema, SchemaType, Topic, decide};
 
@@ -265,7 +265,7 @@ impl Broker {
         locator: Option<&(SchemaLocator, Version)>,
         info: &SchemaInfo,
         hash: &[u8],
-    ) -> Result<geminga_model::LedgerId, AdminError> {
+    ) -> Result<LedgerId, AdminError> {
         // Fact: an entry lists the versions before it, and the first one itself, at no place.
         let index = match locator {
             Some((locator, _)) => locator.index.clone(),

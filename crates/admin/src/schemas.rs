@@ -9,7 +9,7 @@ use geminga_admin_model::{
     GetAllVersionsSchemaResponse, GetSchemaResponse, LongSchemaVersion, PostSchemaPayload, PostSchemaResponse,
 };
 use geminga_broker::{AdminError, SchemaVersion};
-use geminga_schema::{InvalidSchema, Schema, SchemaType, Topic, key_value_from_json, key_value_to_json};
+use geminga_schema::{Bearer, InvalidSchema, Schema, SchemaType, key_value_from_json, key_value_to_json};
 
 use crate::Api;
 use crate::refusal::Refused;
@@ -54,7 +54,7 @@ async fn upload(
     let schema = schema(&sent)?;
     // Its namespace must exist; the topic need not.
     api.broker.policies(topic.namespace()).await?;
-    let version = api.broker.register_schema(&topic, schema, Topic::Written).await?;
+    let version = api.broker.register_schema(&topic, schema, Bearer::Writer).await?;
     Ok(Json(PostSchemaResponse { version: LongSchemaVersion { version } }))
 }
 

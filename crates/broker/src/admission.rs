@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use geminga_env::reply;
 use geminga_model::TopicName;
-use geminga_schema::{Offered, Schema, Topic, offered, version_bytes, version_of_bytes};
+use geminga_schema::{Bearer, Offered, Schema, offered, version_bytes, version_of_bytes};
 use geminga_session::{Answer, ProducerSpec, Refusal, SubscribeSpec};
 use geminga_topic::TopicHandle;
 use geminga_wire::{ServerError, proto};
@@ -30,7 +30,7 @@ impl Broker {
         let topic = self.admit(name, spec.force_topic_creation).await?;
         if let Some(schema) = schema_of(spec.schema.as_ref())? {
             let active = is_active(&topic).await?;
-            self.register_schema(name, schema, Topic::Read { active }).await?;
+            self.register_schema(name, schema, Bearer::Reader { active }).await?;
         }
         Ok(topic)
     }
@@ -68,7 +68,7 @@ impl Broker {
         let Some(schema) = schema_of(said)? else { return Ok(Bytes::new()) };
         // Nothing is registered for a topic that cannot be opened.
         is_active(topic).await?;
-        Ok(version_bytes(self.register_schema(topic.name(), schema, Topic::Written).await?))
+        Ok(version_bytes(self.register_schema(topic.name(), schema, Bearer::Writer).await?))
     }
 }
 

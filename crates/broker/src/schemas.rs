@@ -11,7 +11,7 @@ use geminga_managed_ledger::ManagedLedgerError;
 use geminga_metastore::{Expected, MetadataError, Version};
 use geminga_model::{Domain, EntryId, LedgerId, NamespaceName, Position, TopicName, UnixMillis, decode_local_name};
 use geminga_records::{RecordError, SchemaEntry, SchemaIndexEntry, SchemaInfo, SchemaLocator, paths};
-use geminga_schema::{Decision, Schema, SchemaType, Topic, decide};
+use geminga_schema::{Bearer, Decision, Schema, SchemaType, decide};
 
 use crate::admin_error::AdminError;
 use crate::broker::Broker;
@@ -73,9 +73,9 @@ impl Broker {
     ///
     /// # Errors
     /// [`AdminError::IncompatibleSchema`], or what stops it; then the call can be repeated.
-    pub async fn register_schema(&self, topic: &TopicName, schema: Schema, used: Topic) -> Result<i64, AdminError> {
+    pub async fn register_schema(&self, topic: &TopicName, schema: Schema, bearer: Bearer) -> Result<i64, AdminError> {
         let (broker, topic) = (self.clone(), topic.clone());
-        self.finish_in_time(async move { broker.register(&topic, &schema, used).await }).await
+        self.finish_in_time(async move { broker.register(&topic, &schema, bearer).await }).await
     }
 
     /// Deletes a topic's schema and gives the version that says so; what is registered next is the version after that.
@@ -182,11 +182,11 @@ impl Broker {
         Ok(SchemaEntry::decode(&payload).and_then(|entry| SchemaInfo::decode(&entry.schema_data)))
     }
 
-    async fn register(&self, topic: &TopicName, schema: &Schema, used: Topic) -> Result<i64, AdminError> {
+    async fn register(&self, topic: &TopicName, schema: &Schema, bearer: Bearer) -> Result<i64, AdminError> {
         loop {
             let Stored { locator, versions } = self.read_schemas(topic).await?;
             let versions: Vec<(i64, Schema)> = versions.into_iter().map(|v| (v.version, v.schema)).collect();
-            match decide(&versions, schema, used) {
+            match decide(&versions, schema, bearer) {
                 Decision::Known(version) => return Ok(version),
                 Decision::Refuse(why) => return Err(AdminError::IncompatibleSchema(why)),
                 Decision::Add => {}

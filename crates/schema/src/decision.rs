@@ -17,8 +17,8 @@ pub enum Incompatible {
     /// It differs, and whether it is compatible all the same is not found out in this version.
     #[error(
         "Incompatible schema: the topic has another {0} schema, and this version stores schemas but does not compare \
-         different ones yet: use the schema that the topic has, or delete that one \
-         (DELETE /admin/v2/schemas/<tenant>/<namespace>/<topic>/schema) and connect again"
+         different ones yet: use the schema that the topic has, or delete that one and upload the new one (DELETE, then \
+         POST /admin/v2/schemas/<tenant>/<namespace>/<topic>/schema)"
     )]
     NotCompared(SchemaType),
     /// The topic is used without a schema.
@@ -26,13 +26,13 @@ pub enum Incompatible {
     Active(SchemaType),
 }
 
-/// Who brings the schema, as far as that matters.
+/// Who brings a schema, as far as that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topic {
+pub enum Bearer {
     /// A producer or an operator: what is new to a topic without schema is added.
-    Written,
+    Writer,
     /// A consumer: it adds a schema to a topic without one only if nobody has used that.
-    Read {
+    Reader {
         /// Whether it has messages, producers, or consumers that do not take any schema.
         active: bool,
     },
@@ -51,13 +51,13 @@ pub enum Decision {
 
 /// What to do with a schema. `versions` are those of the topic since its schema was last deleted, oldest first.
 #[must_use]
-pub fn decide(versions: &[(i64, Schema)], offered: &Schema, topic: Topic) -> Decision {
+pub fn decide(versions: &[(i64, Schema)], offered: &Schema, bearer: Bearer) -> Decision {
     if let Some((version, _)) = versions.iter().rev().find(|(_, schema)| schema.is_same(offered)) {
         return Decision::Known(*version);
     }
-    match (versions.last(), topic) {
-        (None, Topic::Read { active: true }) => Decision::Refuse(Incompatible::Active(offered.kind())),
-        (None, Topic::Written | Topic::Read { active: false }) => Decision::Add,
+    match (versions.last(), bearer) {
+        (None, Bearer::Reader { active: true }) => Decision::Refuse(Incompatible::Active(offered.kind())),
+        (None, Bearer::Writer | Bearer::Reader { active: false }) => Decision::Add,
         (Some((_, latest)), _) if latest.kind() != offered.kind() => {
             Decision::Refuse(Incompatible::Type { stored: latest.kind(), offered: offered.kind() })
         }
@@ -79,29 +79,29 @@ mod tests {
         let none: &[(i64, Schema)] = &[];
         let two = &[(3, avro("A")), (4, avro("B"))][..];
         let text = Schema::new(SchemaType::String, vec![], vec![]).unwrap();
-        let (idle, active) = (Topic::Read { active: false }, Topic::Read { active: true });
+        let (idle, active) = (Bearer::Reader { active: false }, Bearer::Reader { active: true });
         let refused_type =
             Decision::Refuse(Incompatible::Type { stored: SchemaType::Avro, offered: SchemaType::String });
         let not_compared = Decision::Refuse(Incompatible::NotCompared(SchemaType::Avro));
-        for (versions, offered, topic, decision) in [
-            (none, &text, Topic::Written, Decision::Add),
+        for (versions, offered, bearer, decision) in [
+            (none, &text, Bearer::Writer, Decision::Add),
             (none, &text, idle, Decision::Add),
             (none, &text, active, Decision::Refuse(Incompatible::Active(SchemaType::String))),
-            (two, &avro("B"), Topic::Written, Decision::Known(4)),
-            (two, &avro("A"), Topic::Written, Decision::Known(3)),
+            (two, &avro("B"), Bearer::Writer, Decision::Known(4)),
+            (two, &avro("A"), Bearer::Writer, Decision::Known(3)),
             (two, &avro("A"), active, Decision::Known(3)),
-            (two, &avro("C"), Topic::Written, not_compared.clone()),
+            (two, &avro("C"), Bearer::Writer, not_compared.clone()),
             (two, &avro("C"), idle, not_compared),
-            (two, &text, Topic::Written, refused_type.clone()),
+            (two, &text, Bearer::Writer, refused_type.clone()),
             (two, &text, idle, refused_type),
         ] {
-            assert_eq!(decide(versions, offered, topic), decision, "{offered:?} {topic:?}");
+            assert_eq!(decide(versions, offered, bearer), decision, "{offered:?} {bearer:?}");
         }
     }
 
     #[test]
     fn a_refusal_says_how_to_go_on() {
         let text = Incompatible::NotCompared(SchemaType::Json).to_string();
-        assert!(text.contains("does not compare") && text.contains("DELETE /admin/v2/schemas/"), "{text}");
+        assert!(text.contains("does not compare") && text.contains("/admin/v2/schemas/"), "{text}");
     }
 }

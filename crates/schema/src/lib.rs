@@ -16,7 +16,7 @@ mod key_value;
 mod schema_type;
 mod version;
 
-pub use decision::{Decision, Incompatible, Topic, decide};
+pub use decision::{Bearer, Decision, Incompatible, decide};
 pub use definition::{InvalidSchema, Offered, Schema, offered};
 pub use key_value::{key_value_from_json, key_value_to_json};
 pub use schema_type::SchemaType;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use geminga_env::{Mailbox, mailbox};
 use geminga_model::EntryId;
 use geminga_records::{SchemaInfo, SchemaLocator};
-use geminga_schema::{Incompatible, Schema, SchemaType, Topic, version_bytes};
+use geminga_schema::{Bearer, Incompatible, Schema, SchemaType, version_bytes};
 use geminga_session::{ProducerSpec, Refusal, SubscribeSpec};
 use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo};
 use geminga_wire::proto::command_subscribe::{InitialPosition, SubType};
@@ -20,7 +20,7 @@ fn avro(name: &str) -> Schema {
 }
 
 pub(super) async fn register(broker: &Broker, topic: &TopicName, name: &str) -> Result<i64, AdminError> {
-    broker.register_schema(topic, avro(name), Topic::Written).await
+    broker.register_schema(topic, avro(name), Bearer::Writer).await
 }
 
 async fn ledgers(broker: &Broker) -> usize {

@@ -41,7 +41,7 @@ pub enum Bearer {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing: it is this version.
+    /// Nothing: it is this version, or for a reader as good as.
     Known(i64),
     /// Store it as the next version.
     Add,
@@ -61,6 +61,9 @@ pub fn decide(versions: &[(i64, Schema)], offered: &Schema, bearer: Bearer) -> D
         (Some((_, latest)), _) if latest.kind() != offered.kind() => {
             Decision::Refuse(Incompatible::Type { stored: latest.kind(), offered: offered.kind() })
         }
+        // Python writes the definition of a text as "null", others leave it empty.
+        (Some(_), Bearer::Writer) if offered.kind().is_primitive() => Decision::Add,
+        (Some((version, _)), Bearer::Reader { .. }) if offered.kind().is_primitive() => Decision::Known(*version),
         (Some(_), _) => Decision::Refuse(Incompatible::NotCompared(offered.kind())),
     }
 }
@@ -79,6 +82,8 @@ mod tests {
         let none: &[(i64, Schema)] = &[];
         let two = &[(3, avro("A")), (4, avro("B"))][..];
         let text = Schema::new(SchemaType::String, vec![], vec![]).unwrap();
+        let python = Schema::new(SchemaType::String, b"null".to_vec(), vec![]).unwrap();
+        let texts = &[(0, text.clone())][..];
         let (idle, active) = (Bearer::Reader { active: false }, Bearer::Reader { active: true });
         let refused_type =
             Decision::Refuse(Incompatible::Type { stored: SchemaType::Avro, offered: SchemaType::String });
@@ -94,6 +99,10 @@ mod tests {
             (two, &avro("C"), idle, not_compared),
             (two, &text, Bearer::Writer, refused_type.clone()),
             (two, &text, idle, refused_type),
+            // Primitive types are compatible with themselves, however they are written.
+            (texts, &text, Bearer::Writer, Decision::Known(0)),
+            (texts, &python, Bearer::Writer, Decision::Add),
+            (texts, &python, active, Decision::Known(0)),
         ] {
             assert_eq!(decide(versions, offered, bearer), decision, "{offered:?} {bearer:?}");
         }

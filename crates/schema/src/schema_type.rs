@@ -110,6 +110,12 @@ impl SchemaType {
         SchemaType::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
+    /// Whether the type says everything, so that there is no definition.
+    #[must_use]
+    pub fn is_primitive(self) -> bool {
+        !self.is_avro() && !matches!(self, SchemaType::KeyValue | SchemaType::ProtobufNative | SchemaType::External)
+    }
+
     /// Whether its definition is Avro's JSON.
     #[must_use]
     pub fn is_avro(self) -> bool {

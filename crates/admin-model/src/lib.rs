@@ -5,9 +5,13 @@
 pub mod body;
 mod broker;
 mod explain;
+mod schema;
 
 pub use broker::{LookupData, RuntimeConfiguration};
 pub use explain::{ConsumerReport, ProducerReport, SubscriptionReport, TopicReport};
+pub use schema::{
+    GetAllVersionsSchemaResponse, GetSchemaResponse, LongSchemaVersion, PostSchemaPayload, PostSchemaResponse,
+};
 
 use serde::{Deserialize, Serialize};
 

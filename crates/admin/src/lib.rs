@@ -14,6 +14,7 @@ mod namespaces;
 mod refusal;
 mod request;
 mod routes;
+mod schemas;
 mod tenants;
 mod topics;
 

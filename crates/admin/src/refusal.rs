@@ -60,7 +60,9 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::TenantNotFound
         | AdminError::NamespaceNotFound(_)
         | AdminError::TopicNotFound(_)
-        | AdminError::PartitionedTopicNotFound(_) => StatusCode::NOT_FOUND,
+        | AdminError::PartitionedTopicNotFound(_)
+        | AdminError::SchemaNotFound
+        | AdminError::SchemaDeleted => StatusCode::NOT_FOUND,
         AdminError::TenantExists
         | AdminError::TenantHasNamespaces
         | AdminError::NamespaceExists
@@ -71,6 +73,7 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::FewerPartitions { .. }
         | AdminError::IsPartitioned(_)
         | AdminError::IsNotPartitioned(_)
+        | AdminError::IncompatibleSchema(_)
         | AdminError::BeingDeleted(_)
         | AdminError::Concurrent => StatusCode::CONFLICT,
         AdminError::NoClusters
@@ -87,6 +90,7 @@ fn status(error: &AdminError) -> StatusCode {
         AdminError::ClusterNotAllowed { .. } => StatusCode::FORBIDDEN,
         AdminError::ForcedTenantDeletion => StatusCode::METHOD_NOT_ALLOWED,
         AdminError::PartitionCount(_) => StatusCode::NOT_ACCEPTABLE,
+        AdminError::InvalidSchema(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::NotInThisVersion(_) => StatusCode::NOT_IMPLEMENTED,
         AdminError::Metadata(_) | AdminError::Record(..) | AdminError::ManagedLedger(_) => {
             StatusCode::INTERNAL_SERVER_ERROR

@@ -23,7 +23,8 @@ fn segment<'a>(path: &'a RawPathParams, name: &str) -> &'a str {
 
 fn domain(path: &RawPathParams) -> Result<Domain, Refused> {
     match segment(path, "domain") {
-        "persistent" => Ok(Domain::Persistent),
+        // Fact: the paths of schemas name no domain.
+        "persistent" | "" => Ok(Domain::Persistent),
         "non-persistent" => Ok(Domain::NonPersistent),
         other => Err(Refused::new(StatusCode::NOT_FOUND, format!("there is nothing at {other}: not in this version"))),
     }

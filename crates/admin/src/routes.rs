@@ -10,7 +10,7 @@ use axum::routing::get;
 
 use crate::Api;
 use crate::refusal::Refused;
-use crate::{brokers, namespaces, tenants, topics};
+use crate::{brokers, namespaces, schemas, tenants, topics};
 
 /// The whole API.
 pub(crate) fn routes(api: Api) -> Router {
@@ -44,6 +44,7 @@ fn admin() -> Router<Api> {
         .route("/namespaces/{tenant}", get(namespaces::list))
         .route("/namespaces/{tenant}/{namespace}", namespace)
         .route("/namespaces/{tenant}/{namespace}/topics", get(namespaces::topics))
+        .merge(schemas::routes())
         .route("/{domain}/{tenant}/{namespace}", get(topics::list))
         .route("/{domain}/{tenant}/{namespace}/partitioned", get(topics::list_partitioned))
         .route("/{domain}/{tenant}/{namespace}/{topic}", topic)

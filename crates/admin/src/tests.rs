@@ -83,8 +83,12 @@ impl Rest {
     }
 
     async fn get(&self, path: &str) -> Value {
-        let (status, answer) = self.ask("GET", path, "").await;
-        assert_eq!(status, 200, "{path}: {answer}");
+        self.answer("GET", path, "").await
+    }
+
+    async fn answer(&self, method: &str, path: &str, body: &str) -> Value {
+        let (status, answer) = self.ask(method, path, body).await;
+        assert_eq!(status, 200, "{method} {path} {body}: {answer}");
         answer
     }
 }
@@ -239,13 +243,71 @@ async fn partitioned_topics() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn schemas() {
+    let rest = rest().await;
+    let definition = r#"{"type":"record","name":"R","fields":[]}"#;
+    let payload = json!({"type": "AVRO", "schema": definition, "properties": {"k": "v"}}).to_string();
+    let other = payload.replace("\\\"R\\\"", "\\\"S\\\"");
+    let path = "schemas/t/n/a/schema";
+    assert_eq!(rest.is("GET", path, "", 404).await, "Schema not found");
+    assert_eq!(rest.is("DELETE", path, "", 404).await, "Schema not found");
+    rest.is("POST", "schemas/t/m/a/schema", &payload, 404).await;
+    let first = rest.answer("POST", path, &payload).await;
+    assert_eq!(first, json!({"version": {"version": 0}}));
+    assert_eq!(rest.answer("POST", "schemas/t/n/a-partition-7/schema", &payload).await, first);
+    let stored = rest.get(path).await;
+    let timestamp = stored["timestamp"].as_i64().unwrap();
+    assert!(timestamp >= 1_700_000_000_000);
+    let expected = json!({"version": 0, "type": "AVRO", "timestamp": timestamp, "data": definition,
+        "properties": {"k": "v"}});
+    assert_eq!(stored, expected);
+    assert_eq!(rest.get("schemas/t/n/a/schema/0").await, expected);
+    assert_eq!(rest.get("schemas/t/n/a/schemas").await, json!({"getSchemaResponses": [expected]}));
+    assert_eq!(rest.is("GET", "schemas/t/n/a/schema/1", "", 404).await, "Schema not found");
+    rest.is("GET", "schemas/t/n/a/schema/x", "", 400).await;
+    assert_eq!(rest.answer("POST", "schemas/t/n/a/version", &payload).await, json!({"version": 0}));
+    assert_eq!(rest.answer("POST", "schemas/t/n/a/version", &other).await, json!({"version": -1}));
+
+    assert!(rest.is("POST", path, &other, 409).await.contains("does not compare"));
+    let text = r#"{"type":"STRING","schema":"","properties":{}}"#;
+    assert!(rest.is("POST", path, text, 409).await.contains("exists schema type AVRO, new schema type STRING"));
+    rest.is("POST", "schemas/t/n/a/compatibility", &other, 501).await;
+    for (body, status) in [
+        ("", 400),
+        (r#"{"type":"AVRO","schema":"{"}"#, 422),
+        (r#"{"type":"AUTO_CONSUME","schema":""}"#, 422),
+        (r#"{"type":"KEY_VALUE","schema":"{}"}"#, 422),
+    ] {
+        rest.is("POST", path, body, status).await;
+    }
+
+    assert_eq!(rest.answer("DELETE", path, "").await, json!({"version": 1}));
+    for (method, path) in [("GET", path), ("DELETE", path), ("GET", "schemas/t/n/a/schemas")] {
+        assert_eq!(rest.is(method, path, "", 404).await, "Schema is deleted");
+    }
+    assert_eq!(rest.answer("POST", path, &other).await, json!({"version": {"version": 2}}));
+    rest.is("GET", "schemas/t/n/a/schema/0", "", 404).await;
+    assert_eq!(rest.answer("DELETE", "schemas/t/n/a/schema?force=true", "").await, json!({"version": 2}));
+    assert_eq!(rest.is("GET", path, "", 404).await, "Schema not found");
+    assert_eq!(rest.answer("POST", path, text).await, json!({"version": {"version": 0}}));
+
+    let pair = json!({"type": "KEY_VALUE", "schema": r#"{"key":"","value":{"type":"record"}}"#}).to_string();
+    rest.answer("POST", "schemas/t/n/pair/schema", &pair).await;
+    assert_eq!(rest.get("schemas/t/n/pair/schema").await["data"], r#"{"key":"","value":{"type":"record"}}"#);
+    rest.answer("POST", "schemas/t/n/bytes/schema", r#"{"type":"BYTES","schema":""}"#).await;
+    assert_eq!(rest.get("schemas/t/n/bytes/schema").await["type"], "NONE");
+    rest.is("GET", "schemas/t/n/a/metadata", "", 404).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_broker_itself() {
     let rest = rest().await;
     assert_eq!(rest.get("brokers/health").await, "ok");
     assert_eq!(rest.get("brokers/configuration/runtime").await, json!({"clusterName": "standalone"}));
     let (pulsar, http) = ("pulsar://localhost:6650", "http://localhost:8080");
     let found = rest.get("/lookup/v2/topic/persistent/t/n/a?authoritative=false").await;
-    assert_eq!(found, json!({"brokerUrl": pulsar, "httpUrl": http, "nativeUrl": pulsar}));
+    let urls = json!({"brokerUrl": pulsar, "brokerUrlTls": "", "httpUrl": http, "httpUrlTls": "", "nativeUrl": pulsar});
+    assert_eq!(found, urls);
     assert!(rest.is("GET", "/lookup/v2/topic/persistent/t/m/a", "", 404).await.contains("t/m"));
     rest.is("GET", "/lookup/v2/topic/non-persistent/t/n/a", "", 501).await;
     rest.is("GET", "/lookup/v2/topic/persistent/t/n/a?listenerName=x", "", 503).await;

@@ -4,6 +4,7 @@ use geminga_managed_ledger::ManagedLedgerError;
 use geminga_metastore::MetadataError;
 use geminga_model::{NamespaceName, TopicName};
 use geminga_records::RecordError;
+use geminga_schema::{Incompatible, InvalidSchema};
 use geminga_session::Refusal;
 use geminga_wire::ServerError;
 
@@ -119,6 +120,18 @@ pub enum AdminError {
     /// Clients are just connecting: only force deletes it.
     #[error("Topic has active producers/subscriptions: {0} is being opened for one")]
     TopicOpening(TopicName),
+    /// The topic has no schema, or not this version of it.
+    #[error("Schema not found")]
+    SchemaNotFound,
+    /// The topic had a schema.
+    #[error("Schema is deleted")]
+    SchemaDeleted,
+    /// The schema does not fit the topic's.
+    #[error(transparent)]
+    IncompatibleSchema(Incompatible),
+    /// What was brought is no schema.
+    #[error(transparent)]
+    InvalidSchema(InvalidSchema),
     /// Somebody else does so at this moment.
     #[error("{0} is being deleted already")]
     BeingDeleted(String),
@@ -168,6 +181,10 @@ impl From<AdminError> for Refusal {
                 let text = format!("Namespace {namespace} not found: create tenant {tenant} and the namespace first");
                 return Refusal::new(ServerError::TopicNotFound, text);
             }
+            AdminError::SchemaNotFound | AdminError::SchemaDeleted => {
+                return Refusal::new(ServerError::TopicNotFound, "Topic not found or no-schema");
+            }
+            AdminError::IncompatibleSchema(_) | AdminError::InvalidSchema(_) => ServerError::IncompatibleSchema,
             AdminError::TopicNotFound(_) | AdminError::PartitionedTopicNotFound(_) => ServerError::TopicNotFound,
             AdminError::NotInThisVersion(_) => ServerError::NotAllowedError,
             AdminError::BeingDeleted(_) => ServerError::ServiceNotReady,

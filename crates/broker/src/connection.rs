@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use geminga_env::{Inbox, Mailbox, OnPanic, Stop, mailbox};
-use geminga_model::{Instant, TopicName};
+use geminga_model::Instant;
 use geminga_session::{
     Answer, CloseReason, ConsumerKey, Effect, NewOwner, ProducerKey, Refusal, RequestKey, Session, WatcherKey,
 };
@@ -273,10 +273,12 @@ impl Connection {
             }
             Effect::OpenProducer { producer, topic, spec } => {
                 self.producers.insert(producer, Producer::Opening { close: false });
-                let to = self.handle.clone();
-                self.with_topic(topic, true, move |topic| match topic {
-                    Ok(topic) => topic.open_producer(producer, to, spec),
-                    Err(refusal) => to.push(ConnectionItem::ProducerOpened { producer, result: Err(refusal) }),
+                let (to, broker) = (self.handle.clone(), self.broker.clone());
+                self.broker.env().control.spawn("admit", OnPanic::Log, async move {
+                    match broker.admit_producer(&topic, &spec).await {
+                        Ok((topic, version)) => topic.open_producer(producer, to, spec, version),
+                        Err(refusal) => to.push(ConnectionItem::ProducerOpened { producer, result: Err(refusal) }),
+                    }
                 });
             }
             Effect::CloseProducer { producer } => self.close_producer(producer),
@@ -284,10 +286,12 @@ impl Connection {
                 let partition = topic.partition().and_then(|index| i32::try_from(index).ok()).unwrap_or(-1);
                 let opening = Consumer::Opening { close: false, partition, early: Vec::new() };
                 self.consumers.insert(consumer, opening);
-                let to = self.handle.clone();
-                self.with_topic(topic, spec.force_topic_creation, move |topic| match topic {
-                    Ok(topic) => topic.subscribe(consumer, to, spec),
-                    Err(refusal) => to.push(ConnectionItem::ConsumerSubscribed { consumer, result: Err(refusal) }),
+                let (to, broker) = (self.handle.clone(), self.broker.clone());
+                self.broker.env().control.spawn("admit", OnPanic::Log, async move {
+                    match broker.admit_consumer(&topic, &spec).await {
+                        Ok(topic) => topic.subscribe(consumer, to, spec),
+                        Err(refusal) => to.push(ConnectionItem::ConsumerSubscribed { consumer, result: Err(refusal) }),
+                    }
                 });
             }
             Effect::CloseConsumer { consumer } => self.close_consumer(consumer),
@@ -327,8 +331,13 @@ impl Connection {
                     broker.topic_list(&namespace, mode, pattern.as_deref(), hash.as_deref()).await
                 });
             }
-            Effect::GetSchema { request, .. } | Effect::GetOrCreateSchema { request, .. } => {
-                self.refuse(request, "schemas");
+            Effect::GetSchema { request, topic, version } => {
+                let broker = self.broker.clone();
+                self.answer_later(request, async move { broker.find_schema(&topic, version.as_deref()).await });
+            }
+            Effect::GetOrCreateSchema { request, topic, schema } => {
+                let broker = self.broker.clone();
+                self.answer_later(request, async move { broker.create_schema(&topic, &schema).await });
             }
             Effect::WatchTopicList { watcher, namespace, pattern, hash } => {
                 let to = self.handle.clone();
@@ -345,10 +354,6 @@ impl Connection {
         self.ending.get_or_insert(Ending::Flush(until));
     }
 
-    fn refuse(&mut self, request: RequestKey, what: &str) {
-        self.session.handle_answer(request, Err(not_in_this_version(what)));
-    }
-
     /// Answers a request from metadata.
     fn answer_later(
         &self,
@@ -357,20 +362,6 @@ impl Connection {
     ) {
         let to = self.handle.clone();
         self.broker.env().control.spawn("request", OnPanic::Log, async move { to.answer(request, answer.await) });
-    }
-
-    /// Opens a topic, if its namespace allows, and hands it on.
-    fn with_topic(
-        &self,
-        name: TopicName,
-        create: bool,
-        then: impl FnOnce(Result<TopicHandle, Refusal>) + Send + 'static,
-    ) {
-        let broker = self.broker.clone();
-        self.broker.env().control.spawn("admit", OnPanic::Log, async move {
-            let checked = broker.check_topic(&name).await;
-            then(checked.map_err(Refusal::from).and_then(|()| broker.topic(&name, create)));
-        });
     }
 
     fn publish(
@@ -580,8 +571,4 @@ fn keep_early(early: &mut Vec<ConsumerItem>, item: ConsumerItem) {
         (_, ConsumerItem::Ack { request: None, .. } | ConsumerItem::Redeliver { .. }) => {}
         (_, item) => early.push(item),
     }
-}
-
-fn not_in_this_version(what: &str) -> Refusal {
-    Refusal::new(ServerError::NotAllowedError, format!("{what}: not in this version"))
 }

@@ -4,7 +4,7 @@
 //! wants is handed to topics ([`Broker::topic`]) or answered from metadata.
 //!
 //! What is asked by the binary protocol and by REST alike is answered in one place: `names.rs`, `tenants.rs`,
-//! `namespaces.rs` and `topics.rs`, whose errors are [`AdminError`]s.
+//! `namespaces.rs`, `topics.rs` and `schemas.rs`, whose errors are [`AdminError`]s.
 //!
 //! Deliberately not here: REST (`admin`), what happens within a topic (`topic`), which broker owns what when there are
 //! several.
@@ -12,12 +12,14 @@
 //! Start reading at [`Broker`], then `connection.rs`.
 
 mod admin_error;
+mod admission;
 mod broker;
 mod connection;
 mod names;
 mod namespaces;
 mod open_topics;
 mod outbox;
+mod schemas;
 mod tenants;
 mod topic_list;
 mod topic_watcher;
@@ -29,3 +31,4 @@ mod tests;
 pub use admin_error::AdminError;
 pub use broker::{Broker, BrokerOptions};
 pub use open_topics::OpenTopics;
+pub use schemas::SchemaVersion;

@@ -13,7 +13,7 @@ const DEFAULT_BUNDLES: u32 = 4;
 /// A namespace's bundles are one list in one node.
 const MAX_BUNDLES: u64 = 1 << 16;
 /// Policies that say something about a namespace without asking for anything.
-const DESCRIPTIONS: [&str; 3] = ["properties", "bundles", "is_allow_auto_update_schema"];
+const DESCRIPTIONS: [&str; 2] = ["properties", "bundles"];
 
 impl Broker {
     /// The namespaces of a tenant.
@@ -134,6 +134,7 @@ impl Broker {
         for topic in partitioned {
             self.delete_node(&paths::partitioned_topic(&topic)).await?;
         }
+        self.remove_schemas_of(namespace).await?;
         self.delete_node(&paths::local_policies(namespace)).await?;
         self.metadata().delete(&path, Expected::Version(version)).await?;
         for parent in paths::parents_of_namespace(namespace) {
@@ -181,8 +182,11 @@ fn bounds(given: &[String]) -> Option<BundlesData> {
 
 /// The first policy that asks for something this version does not do. Fact: Java sends a full set with its defaults.
 fn asks_for(policies: &Map<String, Value>) -> Option<&str> {
-    let mut asking =
-        policies.iter().filter(|(name, value)| !DESCRIPTIONS.contains(&name.as_str()) && !is_default(value));
+    let mut asking = policies.iter().filter(|(name, value)| match name.as_str() {
+        // The one flag that is true by default.
+        "is_allow_auto_update_schema" => **value == Value::Bool(false),
+        name => !DESCRIPTIONS.contains(&name) && !is_default(value),
+    });
     asking.next().map(|(name, _)| name.as_str())
 }
 
@@ -241,6 +245,7 @@ mod tests {
             ("retention_policies", json!({"retentionTimeInMinutes": 5, "retentionSizeInMB": 0})),
             ("max_producers_per_topic", json!(3)),
             ("schema_compatibility_strategy", json!("FORWARD")),
+            ("is_allow_auto_update_schema", json!(false)),
         ] {
             let mut policies = java.as_object().unwrap().clone();
             policies.insert(policy.to_owned(), value);

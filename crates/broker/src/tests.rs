@@ -6,7 +6,7 @@ use geminga_env::{Env, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache, create_cursor, list_cursors};
-use geminga_metastore::{Expected, memory};
+use geminga_metastore::{Expected, MetadataStore, memory};
 use geminga_model::{NamespaceName, Position, TopicName};
 use geminga_records::{ClusterData, Policies, Quorum, TenantInfo, paths};
 use geminga_session::{Answer, SessionConfig, WatcherKey};
@@ -17,11 +17,16 @@ use serde_json::Map;
 use super::*;
 use crate::topic_watcher::TopicWatcher;
 
+mod schemas;
+
 async fn broker() -> Broker {
     let env = Env::simulated(1);
     let metadata = memory(env.clock);
+    broker_on(env, metadata, MemoryBookies::new(1)).await
+}
+
+async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies) -> Broker {
     metadata.put(&paths::cluster("standalone"), ClusterData::default().encode(), Expected::Absent).await.unwrap();
-    let bookies = MemoryBookies::new(1);
     let ledgers = ManagedLedgers {
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookies)),
         metadata: metadata.clone(),
@@ -137,13 +142,17 @@ async fn a_namespace_and_its_tenant_leave_nothing_behind() {
     broker.create_topic(&topic("a"), vec![("k".into(), "v".into())]).await.unwrap();
     broker.create_partitioned_topic(&topic("p"), 2, Map::new()).await.unwrap();
     create_cursor(broker.ledgers(), &topic("a"), "s", Position::EARLIEST, &[]).await.unwrap();
+    for local in ["a", "p", "no topic"] {
+        schemas::register(&broker, &topic(local), "R").await.unwrap();
+    }
     assert_eq!(broker.delete_namespace(&namespace(), false).await, Err(AdminError::NamespaceNotEmpty));
     assert_eq!(broker.delete_tenant("t", false).await, Err(AdminError::TenantHasNamespaces));
     broker.delete_namespace(&namespace(), true).await.unwrap();
     let gone = Err(AdminError::NamespaceNotFound(namespace()));
     assert_eq!(broker.delete_namespace(&namespace(), true).await, gone);
     broker.delete_tenant("t", false).await.unwrap();
-    let roots = ["/managed-ledgers", "/admin/policies", "/admin/local-policies", "/admin/partitioned-topics"];
+    let roots =
+        ["/managed-ledgers", "/admin/policies", "/admin/local-policies", "/admin/partitioned-topics", "/schemas"];
     assert_eq!(paths_below(&broker, &roots).await.len(), roots.len());
 }
 

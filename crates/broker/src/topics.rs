@@ -231,7 +231,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes a topic without partitions, or one partition, with its subscriptions. With `force` also if clients are
+    /// Deletes a topic without partitions, with its schema, or one partition; each with its subscriptions. With `force` also if clients are
     /// connected; they are told that it is closed.
     ///
     /// # Errors
@@ -267,6 +267,7 @@ impl Broker {
         for partition in &partitions {
             self.close_and_delete(partition).await?;
         }
+        self.remove_schema(topic).await?;
         Ok(self.metadata().delete(&paths::partitioned_topic(topic), Expected::Version(version)).await?)
     }
 
@@ -305,6 +306,10 @@ impl Broker {
             open.close(done);
             // One that went away without an answer is closed.
             let _ = closed.wait().await;
+        }
+        // Fact: the partitions of a topic share its schema, which goes with the whole.
+        if topic.partition().is_none() && self.topic_exists(topic).await? {
+            self.remove_schema(topic).await?;
         }
         match delete(self.ledgers(), topic).await {
             Ok(()) => Ok(true),

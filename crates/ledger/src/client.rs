@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use geminga_env::Env;
 use geminga_metastore::{Expected, Kind, MetadataError, MetadataStore, Version};
-use geminga_model::{DigestType, EntryId, LedgerId};
+use geminga_model::{DigestType, EntryId, Instant, LedgerId};
 use geminga_quorum::ensemble;
 use geminga_records::{LedgerMetadata, LedgerState, Quorum, paths};
 
-use crate::{Bookies, LedgerError, LedgerReader, LedgerSink, Writer, recovery};
+use crate::{Bookies, LedgerError, LedgerReader, LedgerSink, Writer, recovery, single};
 
 /// What a new ledger is to be.
 #[derive(Clone, Debug)]
@@ -82,6 +82,21 @@ impl LedgerClient {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Creates a ledger whose only entry, number 0, is `payload`, and closes it. Dropped before it returns, it leaves a
+    /// ledger that nobody knows.
+    ///
+    /// # Errors
+    /// Those of [`LedgerClient::create`], or [`LedgerError::NotWritten`] at `deadline`; nothing of the ledger is used
+    /// then.
+    pub async fn create_single(
+        &self,
+        create: &CreateLedger,
+        payload: Bytes,
+        deadline: Instant,
+    ) -> Result<LedgerId, LedgerError> {
+        single::create_single(self, create, payload, deadline).await
     }
 
     async fn draw_id(&self) -> Result<LedgerId, LedgerError> {

@@ -31,6 +31,9 @@ pub enum LedgerError {
     /// Somebody else closed it at another entry than this writer would have.
     #[error("ledger {0} was closed by somebody else")]
     ClosedElsewhere(LedgerId),
+    /// Its entry did not get onto enough bookies in time; the ledger was given up. Try again.
+    #[error("ledger {0}: too few bookies stored its entry in time")]
+    NotWritten(LedgerId),
     /// An entry cannot be read.
     #[error("ledger {0}: {1}")]
     Read(LedgerId, ReadFailed),

@@ -5,7 +5,7 @@
 //!
 //! A [`Writer`] lives inside its owner, a topic or a subscription: it never awaits, its answers come as [`LedgerEvent`]s
 //! through the owner's mailbox, and what it wants to send leaves with the owner's flush. Everything that takes its time
-//! ([`LedgerClient::create`], [`LedgerClient::recover`], reads) is an async procedure for a task.
+//! ([`LedgerClient::create`], [`LedgerClient::create_single`], [`LedgerClient::recover`], reads) is an async procedure for a task.
 //!
 //! Deliberately not here: sockets to bookies (a link brings them), lists of ledgers (`managed-ledger`).
 //!
@@ -17,6 +17,7 @@ mod link;
 pub mod memory;
 mod reader;
 mod recovery;
+mod single;
 mod writer;
 
 pub use client::{ClosedLedger, CreateLedger, CreatedLedger, LedgerClient};

@@ -1,5 +1,7 @@
 //! Ledgers on bookies in memory.
 
+use std::time::Duration;
+
 use super::*;
 use crate::{CreateLedger, LedgerClient, LedgerError, LedgerEvent, LedgerSink, Writer};
 use geminga_env::{Env, Inbox, Mailbox, mailbox};
@@ -163,4 +165,26 @@ async fn closing_where_somebody_else_closed_is_a_success() {
     bench.bookies.hold_adds(false);
     writing.until(|writer| writer.state() != WriterState::Open).await;
     assert_eq!(writing.writer.close().await.unwrap().last_entry, EntryId::NONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_with_one_entry() {
+    let bench = bench(3, 3, 3, 2);
+    let deadline = bench.client.env.clock.now() + Duration::from_secs(5);
+    let ledger = bench.client.create_single(&bench.create, Bytes::from_static(b"one"), deadline).await.unwrap();
+    let closed = bench.client.recover(ledger).await.unwrap();
+    assert_eq!(closed.last_entry, EntryId(0));
+    let read = bench.client.reader(ledger, closed.metadata).read(EntryId(0), EntryId(0), 0).await.unwrap();
+    assert_eq!(&read[0].payload[..], b"one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_whose_entry_nobody_takes_is_given_up() {
+    let bench = bench(1, 1, 1, 1);
+    bench.bookies.hold_adds(true);
+    let deadline = bench.client.env.clock.now() + Duration::from_secs(5);
+    let failed = bench.client.create_single(&bench.create, Bytes::from_static(b"one"), deadline).await.unwrap_err();
+    let LedgerError::NotWritten(ledger) = failed else { panic!("{failed}") };
+    assert_eq!(bench.client.env.clock.now(), deadline);
+    assert_eq!(bench.client.get(ledger).await.unwrap_err(), LedgerError::NoLedger(ledger));
 }

@@ -55,7 +55,10 @@ impl ManagedLedgerError {
             ManagedLedgerError::Ledger(error) => {
                 matches!(
                     error,
-                    LedgerError::NotEnoughBookies { .. } | LedgerError::Recovery(..) | LedgerError::Read(..)
+                    LedgerError::NotEnoughBookies { .. }
+                        | LedgerError::NotWritten(_)
+                        | LedgerError::Recovery(..)
+                        | LedgerError::Read(..)
                 )
             }
             ManagedLedgerError::Fenced

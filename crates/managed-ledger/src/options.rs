@@ -78,6 +78,16 @@ impl ManagedLedgers {
         create
     }
 
+    /// What a new ledger for a version of a topic's schema is to be.
+    #[must_use]
+    pub fn schema_ledger(&self, schema_id: &str) -> CreateLedger {
+        self.create_ledger(vec![
+            ("application".to_owned(), Bytes::from_static(b"pulsar")),
+            ("component".to_owned(), Bytes::from_static(b"schema")),
+            ("pulsar/schemaId".to_owned(), Bytes::copy_from_slice(schema_id.as_bytes())),
+        ])
+    }
+
     fn create_ledger(&self, custom: Vec<(String, Bytes)>) -> CreateLedger {
         // Pulsar's defaults: CRC-32C and an empty password.
         CreateLedger { quorum: self.quorum, digest: DigestType::Crc32c, password: Bytes::new(), custom }

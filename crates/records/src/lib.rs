@@ -1,5 +1,5 @@
-//! What is stored in metadata and in cursor ledgers: where it is kept and how it is written. Paths and bytes are those
-//! of Pulsar and BookKeeper, so that their processes and ours can take over from each other.
+//! What is stored in metadata, in cursor ledgers and in schema ledgers: where it is kept and how it is written. Paths
+//! and bytes are those of Pulsar and BookKeeper, so that their processes and ours can take over from each other.
 //!
 //! Every record keeps the fields it does not know and writes them back, because a newer Java broker may rely on them.
 //!
@@ -13,11 +13,13 @@ mod managed_ledger;
 pub mod paths;
 mod policies;
 mod protobuf;
+mod schema;
 
 pub use cursor::{AckedRange, BatchSet, CursorProperty, ManagedCursorInfo, PositionInfo};
 pub use ledger_metadata::{InvalidQuorum, LedgerMetadata, LedgerState, Quorum, Segment};
 pub use managed_ledger::{LedgerInfo, ManagedLedgerInfo};
 pub use policies::{BundlesData, ClusterData, LocalPolicies, PartitionedTopicMetadata, Policies, TenantInfo};
+pub use schema::{SchemaEntry, SchemaIndexEntry, SchemaInfo, SchemaLocator};
 
 /// Why stored bytes are not the record they should be. The node is damaged or written by something newer that broke
 /// the format; it must be left as it is and the operator told.

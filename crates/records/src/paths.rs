@@ -20,6 +20,8 @@ pub const LOCAL_POLICIES: &str = "/admin/local-policies";
 pub const PARTITIONED_TOPICS: &str = "/admin/partitioned-topics";
 /// Parent of the managed ledgers.
 pub const MANAGED_LEDGERS: &str = "/managed-ledgers";
+/// Parent of tenants, below them of namespaces, and of the schemas of topics.
+pub const SCHEMAS: &str = "/schemas";
 /// Parent of the sequential nodes by which brokers number themselves for the names of their producers.
 pub const PRODUCER_NAME_COUNTER: &str = "/counters/producer-name";
 
@@ -107,6 +109,18 @@ pub fn partitioned_topics_of(namespace: &NamespaceName, domain: &str) -> String 
     format!("{PARTITIONED_TOPICS}/{namespace}/{domain}")
 }
 
+/// The versions of a topic's schema, one node for all its partitions.
+#[must_use]
+pub fn schema(topic: &TopicName) -> String {
+    format!("{SCHEMAS}/{}", topic.schema_id())
+}
+
+/// The parent of the schemas of a namespace's topics.
+#[must_use]
+pub fn schemas_of(namespace: &NamespaceName) -> String {
+    format!("{SCHEMAS}/{namespace}")
+}
+
 /// Nodes that are made as parents of what a namespace has, from the lowest up.
 #[must_use]
 pub fn parents_of_namespace(namespace: &NamespaceName) -> Vec<String> {
@@ -115,13 +129,14 @@ pub fn parents_of_namespace(namespace: &NamespaceName) -> Vec<String> {
         format!("{MANAGED_LEDGERS}/{namespace}"),
         partitioned_topics_of(namespace, "persistent"),
         format!("{PARTITIONED_TOPICS}/{namespace}"),
+        schemas_of(namespace),
     ]
 }
 
 /// Nodes that are made as parents of what a tenant's namespaces have.
 #[must_use]
 pub fn parents_of_tenant(tenant: &str) -> Vec<String> {
-    [MANAGED_LEDGERS, PARTITIONED_TOPICS, LOCAL_POLICIES].map(|parent| format!("{parent}/{tenant}")).to_vec()
+    [MANAGED_LEDGERS, PARTITIONED_TOPICS, LOCAL_POLICIES, SCHEMAS].map(|parent| format!("{parent}/{tenant}")).to_vec()
 }
 
 #[cfg(test)]
@@ -144,6 +159,7 @@ mod tests {
         assert_eq!(managed_ledger(&topic), "/managed-ledgers/t/n/persistent/a+b");
         assert_eq!(cursor(&topic, "s/1"), "/managed-ledgers/t/n/persistent/a+b/s%2F1");
         assert_eq!(partitioned_topic(&topic), "/admin/partitioned-topics/t/n/persistent/a+b");
+        assert_eq!(schema(&topic.with_partition(3)), "/schemas/t/n/a+b");
         assert_eq!(namespace(topic.namespace()), "/admin/policies/t/n");
         assert_eq!(local_policies(topic.namespace()), "/admin/local-policies/t/n");
         assert_eq!(parents_of_namespace(topic.namespace())[1], "/managed-ledgers/t/n");

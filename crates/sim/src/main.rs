@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this program reports to a person")]
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use geminga_sim::{crash, ledger};
@@ -46,9 +46,6 @@ struct Seeds {
     /// The first seed; alone, the only one.
     #[arg(long)]
     seed: Option<u64>,
-    /// Begin at a seed that no run has begun at, and print it.
-    #[arg(long, conflicts_with = "seed")]
-    fresh: bool,
     /// Commit this known bug, and succeed only if it is found. Needs the cargo feature `canary`.
     #[arg(long)]
     canary: Option<String>,
@@ -133,7 +130,7 @@ impl Seeds {
     /// Runs seed after seed until one fails; how many there were.
     fn run(&self, mut run: impl FnMut(u64) -> Result<(), String>) -> Result<u64, String> {
         let started = Instant::now();
-        let first = if self.fresh { fresh_seed()? } else { self.seed.unwrap_or(0) };
+        let first = self.seed.unwrap_or(0);
         println!("from seed {first}");
         let seeds = match (self.seconds, self.seeds, self.seed) {
             (Some(_), ..) => u64::MAX - first,
@@ -153,12 +150,6 @@ impl Seeds {
         println!("{done} seeds in {:.1} s", started.elapsed().as_secs_f64());
         Ok(done)
     }
-}
-
-/// Far apart between any two runs that end within a day of each other, and short to type.
-fn fresh_seed() -> Result<u64, String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| format!("the clock is wrong: {error}"))?;
-    Ok((now.as_millis() as u64 % 1_000_000_000_000) * 1_000)
 }
 
 fn print(counts: &[(&str, u64)], done: u64) {

@@ -1,11 +1,14 @@
 //! The consumers of a subscription: who they are, and what is on its way to them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use geminga_admin_model::ConsumerReport;
 use geminga_dispatch::{ConsumerId, Dispatcher};
 use geminga_session::{ConsumerKey, SubscribeSpec};
+use geminga_wire::proto;
 
 use crate::connection::{ConnectionHandle, ConnectionItem, Delivery};
 
@@ -17,18 +20,27 @@ pub(crate) struct Consumer {
     pub(crate) epoch: Option<u64>,
     /// Assigned in this turn.
     outgoing: Vec<Delivery>,
+    /// Whether it does not take any schema that the topic may have.
+    schema_bound: bool,
     /// Whether it knows that it is the active one, of Failover subscriptions.
     told_active: Option<bool>,
 }
 
 /// By the id that the dispatcher knows them by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Consumers {
     by_id: BTreeMap<ConsumerId, Consumer>,
     last_id: u64,
+    /// How many of them do not take any schema, for the topic to see.
+    schema_bound: Arc<AtomicUsize>,
 }
 
 impl Consumers {
+    /// No consumers yet; `schema_bound` counts those that do not take any schema.
+    pub(crate) fn new(schema_bound: Arc<AtomicUsize>) -> Consumers {
+        Consumers { by_id: BTreeMap::new(), last_id: 0, schema_bound }
+    }
+
     pub(crate) fn next_id(&mut self) -> ConsumerId {
         self.last_id += 1;
         ConsumerId(self.last_id)
@@ -36,7 +48,11 @@ impl Consumers {
 
     pub(crate) fn add(&mut self, id: ConsumerId, key: ConsumerKey, connection: ConnectionHandle, spec: &SubscribeSpec) {
         let (name, epoch) = (spec.consumer_name.clone(), spec.epoch);
-        self.by_id.insert(id, Consumer { key, connection, name, epoch, outgoing: vec![], told_active: None });
+        let any = proto::schema::Type::AutoConsume as i32;
+        let schema_bound = spec.schema.as_ref().is_none_or(|schema| schema.r#type != any);
+        self.schema_bound.fetch_add(usize::from(schema_bound), Ordering::Release);
+        let consumer = Consumer { key, connection, name, epoch, outgoing: vec![], schema_bound, told_active: None };
+        self.by_id.insert(id, consumer);
     }
 
     pub(crate) fn get(&self, id: ConsumerId) -> Option<&Consumer> {
@@ -48,7 +64,9 @@ impl Consumers {
     }
 
     pub(crate) fn remove(&mut self, id: ConsumerId) -> Option<Consumer> {
-        self.by_id.remove(&id)
+        let consumer = self.by_id.remove(&id)?;
+        self.schema_bound.fetch_sub(usize::from(consumer.schema_bound), Ordering::Release);
+        Some(consumer)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -89,6 +107,7 @@ impl Consumers {
     pub(crate) fn close_all(&mut self) -> Vec<ConsumerId> {
         let ids = self.ids();
         for consumer in std::mem::take(&mut self.by_id).into_values() {
+            self.schema_bound.fetch_sub(usize::from(consumer.schema_bound), Ordering::Release);
             consumer.connection.push(ConnectionItem::ConsumerClosed(consumer.key));
         }
         ids

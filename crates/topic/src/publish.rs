@@ -9,14 +9,22 @@ use geminga_admin_model::ProducerReport;
 use geminga_managed_ledger::Appender;
 use geminga_model::{Instant, Position};
 use geminga_session::{ProducerKey, ProducerOpened, ProducerSpec, Refusal};
-use geminga_wire::proto::schema;
 use geminga_wire::{Entry, ServerError};
 use hashbrown::HashMap;
 
 use crate::access::{Access, Admission, EPOCH_PROPERTY};
 use crate::connection::{ConnectionHandle, ConnectionItem, Receipt};
-use crate::refusal::not_in_this_version;
 use crate::topic::TopicHandle;
+
+/// A producer that is to be opened.
+#[derive(Debug)]
+pub(crate) struct NewProducer {
+    pub(crate) key: ProducerKey,
+    pub(crate) connection: ConnectionHandle,
+    pub(crate) spec: Box<ProducerSpec>,
+    /// The version of its schema, empty if it has none.
+    pub(crate) schema_version: Bytes,
+}
 
 /// A producer of a topic, for as long as it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,6 +68,7 @@ struct Producer {
     connection: ConnectionHandle,
     name: String,
     epoch: u64,
+    schema_version: Bytes,
     standing: Standing,
     messages: u64,
     /// Publishes without a receipt.
@@ -114,28 +123,15 @@ impl Publishing {
     }
 
     /// Opens a producer, and tells it so: at once, when its epoch is stored, or when others have left.
-    pub(crate) fn open(
-        &mut self,
-        key: ProducerKey,
-        connection: ConnectionHandle,
-        spec: &ProducerSpec,
-        appender: &mut Appender,
-    ) {
-        if let Err(refusal) = self.let_in(key, connection.clone(), spec, appender) {
+    pub(crate) fn open(&mut self, producer: NewProducer, appender: &mut Appender) {
+        let (key, connection) = (producer.key, producer.connection.clone());
+        if let Err(refusal) = self.let_in(producer, appender) {
             connection.push(ConnectionItem::ProducerOpened { producer: key, result: Err(refusal) });
         }
     }
 
-    fn let_in(
-        &mut self,
-        key: ProducerKey,
-        connection: ConnectionHandle,
-        spec: &ProducerSpec,
-        appender: &mut Appender,
-    ) -> Result<(), Refusal> {
-        if spec.schema.as_ref().is_some_and(|schema| schema.r#type != schema::Type::None as i32) {
-            return Err(not_in_this_version("schemas"));
-        }
+    fn let_in(&mut self, producer: NewProducer, appender: &mut Appender) -> Result<(), Refusal> {
+        let NewProducer { key, connection, spec, schema_version } = producer;
         let name = spec.name.clone().unwrap_or_else(|| self.names.next());
         if let Some((id, holder)) = self.producers.iter().find(|(_, producer)| producer.name == name) {
             // The same client connects anew over the same connection: its new self replaces the old one.
@@ -163,7 +159,17 @@ impl Publishing {
             Admission::Waiting => Standing::Waiting,
         };
         let epoch = spec.epoch;
-        let producer = Producer { key, connection, name, epoch, standing, messages: 0, unanswered: 0, closing: false };
+        let producer = Producer {
+            key,
+            connection,
+            name,
+            epoch,
+            schema_version,
+            standing,
+            messages: 0,
+            unanswered: 0,
+            closing: false,
+        };
         self.producers.insert(id, producer);
         match standing {
             Standing::Open | Standing::Waiting => self.tell_opened(id, None),
@@ -177,7 +183,7 @@ impl Publishing {
         let opened = ProducerOpened {
             name: producer.name.clone(),
             last_sequence_id: -1,
-            schema_version: Bytes::new(),
+            schema_version: producer.schema_version.clone(),
             topic_epoch,
             ready: producer.standing != Standing::Waiting,
         };

@@ -1,7 +1,7 @@
 //! A subscription, as others see it: what it can be asked, how it begins, and who is answered when it is gone.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, Extents};
@@ -99,6 +99,7 @@ pub(crate) enum SubscriptionItem {
 pub(crate) struct SubscriptionHandle {
     mailbox: Mailbox<SubscriptionItem>,
     waiting: Arc<AtomicBool>,
+    schema_bound: Arc<AtomicUsize>,
 }
 
 impl SubscriptionHandle {
@@ -110,6 +111,11 @@ impl SubscriptionHandle {
         if self.waiting.swap(false, Ordering::AcqRel) {
             self.push(SubscriptionItem::NewEntries);
         }
+    }
+
+    /// Whether it has consumers that a new schema of the topic would concern.
+    pub(crate) fn has_schema_bound_consumers(&self) -> bool {
+        self.schema_bound.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn explain(&self, to: Reply<SubscriptionReport>) {
@@ -219,7 +225,12 @@ pub(crate) fn start_subscription(
 ) -> SubscriptionHandle {
     let (mailbox, inbox) = mailbox();
     let waiting = Arc::new(AtomicBool::new(false));
-    let handle = SubscriptionHandle { mailbox: mailbox.clone(), waiting: Arc::clone(&waiting) };
+    let schema_bound = Arc::new(AtomicUsize::new(0));
+    let handle = SubscriptionHandle {
+        mailbox: mailbox.clone(),
+        waiting: Arc::clone(&waiting),
+        schema_bound: Arc::clone(&schema_bound),
+    };
     let env = options.ledgers.env.clone();
     let opening = open(options.clone(), topic.clone(), Arc::clone(&name), Arc::clone(&log), start, mailbox.clone());
     env.control.spawn("open subscription", OnPanic::ExitProcess, opening);
@@ -228,7 +239,7 @@ pub(crate) fn start_subscription(
     let on_panic = OnPanic::Tell(Box::new(move || {
         drop(panicked.push(TopicItem::SubscriptionFailed(of, ManagedLedgerError::Fenced)));
     }));
-    let task = Subscription::new(options, topic, name, log, mailbox, to_topic, waiting, durable);
+    let task = Subscription::new(options, topic, name, log, mailbox, to_topic, waiting, schema_bound, durable);
     env.data.spawn("subscription", on_panic, task.run(inbox));
     handle
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use geminga_admin_model::SubscriptionReport;
@@ -17,7 +17,7 @@ use geminga_model::{Instant, Position, TopicName};
 use geminga_session::{Answer, ConsumerKey, Refusal, RequestKey, SeekTarget, SubscribeSpec};
 use geminga_wire::proto::command_ack::AckType;
 use geminga_wire::proto::command_subscribe::SubType;
-use geminga_wire::{MessageId, ServerError, proto};
+use geminga_wire::{MessageId, ServerError};
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
 use crate::consumers::{COALESCE, Consumers};
@@ -65,6 +65,7 @@ pub(crate) struct Subscription {
     pub(crate) me: Mailbox<SubscriptionItem>,
     to_topic: Mailbox<TopicItem>,
     pub(crate) waiting: Arc<AtomicBool>,
+    schema_bound: Arc<AtomicUsize>,
     pub(crate) durable: bool,
     pub(crate) phase: Phase,
 }
@@ -80,11 +81,12 @@ impl Subscription {
         me: Mailbox<SubscriptionItem>,
         to_topic: Mailbox<TopicItem>,
         waiting: Arc<AtomicBool>,
+        schema_bound: Arc<AtomicUsize>,
         durable: bool,
     ) -> Subscription {
         let env = options.ledgers.env.clone();
         let phase = Phase::Opening(Vec::new());
-        Subscription { env, options, topic, name, log, me, to_topic, waiting, durable, phase }
+        Subscription { env, options, topic, name, log, me, to_topic, waiting, schema_bound, durable, phase }
     }
 
     pub(crate) async fn run(mut self, mut inbox: Inbox<SubscriptionItem>) {
@@ -154,7 +156,7 @@ impl Subscription {
                     cursor,
                     store,
                     dispatcher,
-                    consumers: Consumers::default(),
+                    consumers: Consumers::new(Arc::clone(&self.schema_bound)),
                     reading: Reading::default(),
                     saved,
                     receipts: VecDeque::new(),
@@ -244,7 +246,6 @@ impl Subscription {
         for (asked, what) in [
             (spec.replicate_state, "replicated subscriptions"),
             (!spec.start_rollback.is_zero(), "starting a subscription at a time"),
-            (spec.schema.as_ref().is_some_and(|schema| schema.r#type != proto::schema::Type::None as i32), "schemas"),
         ] {
             if asked {
                 return Err(not_in_this_version(what));

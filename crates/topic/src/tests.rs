@@ -145,7 +145,7 @@ impl Peer {
 
     fn open(&self, topic: &TopicHandle, id: u64, access_mode: ProducerAccessMode, topic_epoch: Option<u64>) {
         let spec = ProducerSpec { access_mode, topic_epoch, ..producer() };
-        topic.open_producer(ProducerKey::new(id, id), self.handle.clone(), Box::new(spec));
+        topic.open_producer(ProducerKey::new(id, id), self.handle.clone(), Box::new(spec), Bytes::new());
     }
 }
 
@@ -260,7 +260,7 @@ async fn a_producer_finds_its_initial_subscription_stored() {
     let mut peer = Peer::new(1);
     for id in 1..3 {
         let spec = ProducerSpec { initial_subscription: Some("s".to_owned()), ..producer() };
-        topic.open_producer(ProducerKey::new(id, id), peer.handle.clone(), Box::new(spec));
+        topic.open_producer(ProducerKey::new(id, id), peer.handle.clone(), Box::new(spec), Bytes::new());
         assert_eq!(peer.next().await, format!("opened {id} ready true epoch None as {id}"));
         assert!(store.get("/managed-ledgers/public/default/persistent/t/s").await.unwrap().is_some());
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use geminga_admin_model::{SubscriptionReport, TopicReport};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
@@ -19,7 +20,7 @@ use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, Subscribe
 
 use crate::access::EPOCH_PROPERTY;
 use crate::connection::{ConnectionHandle, ConnectionItem};
-use crate::publish::{ProducerNames, Publish, Publishing};
+use crate::publish::{NewProducer, ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
 use crate::subscription::{Start, SubscriptionHandle, start_subscription};
 
@@ -54,13 +55,13 @@ pub enum TopicEnd {
 pub(crate) enum TopicItem {
     Opened(Box<Result<(Opened, Vec<String>), ManagedLedgerError>>),
     Appender(AppenderEvent),
-    OpenProducer(ProducerKey, ConnectionHandle, Box<ProducerSpec>),
+    OpenProducer(NewProducer),
     CloseProducer(ProducerKey, ConnectionHandle),
     /// A subscription was made that a producer wants to be there before it is opened.
     Subscribed {
         name: String,
         result: Result<(), ManagedLedgerError>,
-        producer: (ProducerKey, ConnectionHandle, Box<ProducerSpec>),
+        producer: NewProducer,
     },
     Publish(Vec<Publish>),
     Subscribe(ConsumerKey, ConnectionHandle, Box<SubscribeSpec>),
@@ -70,6 +71,7 @@ pub(crate) enum TopicItem {
     SubscriptionEnded(Arc<str>),
     /// A subscription's position is another owner's or cannot be stored.
     SubscriptionFailed(Arc<str>, ManagedLedgerError),
+    IsActive(Reply<Result<bool, Refusal>>),
     Explain(Reply<TopicReport>),
     Close(Reply<()>),
     Closed,
@@ -95,9 +97,16 @@ impl TopicHandle {
         self.mailbox.is_closed()
     }
 
-    /// Opens a producer; answered by [`ConnectionItem::ProducerOpened`].
-    pub fn open_producer(&self, key: ProducerKey, connection: ConnectionHandle, spec: Box<ProducerSpec>) {
-        self.push(TopicItem::OpenProducer(key, connection, spec));
+    /// Opens a producer; answered by [`ConnectionItem::ProducerOpened`]. `schema_version` is that of its schema, empty
+    /// without one.
+    pub fn open_producer(
+        &self,
+        key: ProducerKey,
+        connection: ConnectionHandle,
+        spec: Box<ProducerSpec>,
+        schema_version: Bytes,
+    ) {
+        self.push(TopicItem::OpenProducer(NewProducer { key, connection, spec, schema_version }));
     }
 
     /// Closes a producer, after its publishes; answered by [`ConnectionItem::ProducerClosed`].
@@ -113,6 +122,12 @@ impl TopicHandle {
     /// Adds a consumer; answered by [`ConnectionItem::ConsumerSubscribed`].
     pub fn subscribe(&self, key: ConsumerKey, connection: ConnectionHandle, spec: Box<SubscribeSpec>) {
         self.push(TopicItem::Subscribe(key, connection, spec));
+    }
+
+    /// Tells, once the topic is open, whether it is used by anybody whom a schema would concern: it has messages,
+    /// producers, or consumers that do not take any schema. If it cannot be opened, tells why.
+    pub fn is_active(&self, to: Reply<Result<bool, Refusal>>) {
+        self.push(TopicItem::IsActive(to));
     }
 
     /// Tells what the topic is doing.
@@ -135,14 +150,15 @@ impl TopicHandle {
 /// Answers a request that the topic will not do.
 fn refuse(item: TopicItem, why: &Refusal) {
     match item {
-        TopicItem::OpenProducer(producer, connection, _)
-        | TopicItem::Subscribed { producer: (producer, connection, _), .. } => {
+        TopicItem::OpenProducer(NewProducer { key: producer, connection, .. })
+        | TopicItem::Subscribed { producer: NewProducer { key: producer, connection, .. }, .. } => {
             connection.push(ConnectionItem::ProducerOpened { producer, result: Err(why.clone()) });
         }
         TopicItem::CloseProducer(key, connection) => connection.push(ConnectionItem::ProducerClosed(key)),
         TopicItem::Subscribe(consumer, connection, _) => {
             connection.push(ConnectionItem::ConsumerSubscribed { consumer, result: Err(why.clone()) });
         }
+        TopicItem::IsActive(to) => to.send(Err(why.clone())),
         TopicItem::Close(done) => done.send(()),
         // Producers of these are told that they are closed; an explanation answers by being dropped.
         TopicItem::Publish(_)
@@ -359,7 +375,7 @@ impl Topic {
             TopicItem::Publish(batch) => {
                 batch.into_iter().for_each(|publish| serving.publishing.publish(now, publish, &mut serving.appender));
             }
-            TopicItem::OpenProducer(producer, connection, spec) => self.open_producer(producer, connection, spec),
+            TopicItem::OpenProducer(producer) => self.open_producer(producer),
             TopicItem::Subscribed { name, result, producer } => self.initial_subscription(&name, result, producer),
             TopicItem::CloseProducer(key, connection) => serving.publishing.close(key, &connection),
             TopicItem::Subscribe(key, connection, spec) => {
@@ -381,6 +397,12 @@ impl Topic {
                 self.subscriptions.remove(&name);
                 self.fail(error);
             }
+            TopicItem::IsActive(to) => {
+                let has_messages = serving.appender.log().with_extents(|e| e.iter().any(|(_, entries)| entries > 0));
+                let mut subscriptions = self.subscriptions.values();
+                let has_consumers = subscriptions.any(|subscription| subscription.handle.has_schema_bound_consumers());
+                to.send(Ok(has_messages || serving.publishing.len() > 0 || has_consumers));
+            }
             TopicItem::Explain(to) => self.explain(to),
             TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),
             TopicItem::Opened(_) | TopicItem::Closed => {}
@@ -388,41 +410,33 @@ impl Topic {
     }
 
     /// Opens a producer, after the subscription that it wants to be there first.
-    fn open_producer(&mut self, key: ProducerKey, connection: ConnectionHandle, mut spec: Box<ProducerSpec>) {
+    fn open_producer(&mut self, mut producer: NewProducer) {
         let Phase::Serving(serving) = &mut self.phase else { return };
         let there = |name: &String| self.subscriptions.contains_key(name.as_str());
-        let Some(name) = spec.initial_subscription.take().filter(|name| !there(name)) else {
-            return serving.publishing.open(key, connection, &spec, &mut serving.appender);
+        let Some(name) = producer.spec.initial_subscription.take().filter(|name| !there(name)) else {
+            return serving.publishing.open(producer, &mut serving.appender);
         };
         let (ledgers, topic, me) = (self.options.ledgers.clone(), self.name.clone(), self.me.clone());
         self.env.control.spawn("initial subscription", OnPanic::ExitProcess, async move {
             let result = create_cursor(&ledgers, &topic, &name, Position::EARLIEST, &[]).await;
-            let item = TopicItem::Subscribed { name, result, producer: (key, connection, spec) };
-            if let Err(geminga_env::Closed(item)) = me.push(item) {
+            if let Err(geminga_env::Closed(item)) = me.push(TopicItem::Subscribed { name, result, producer }) {
                 refuse(item, &closing());
             }
         });
     }
 
-    fn initial_subscription(
-        &mut self,
-        name: &str,
-        result: Result<(), ManagedLedgerError>,
-        (key, connection, spec): (ProducerKey, ConnectionHandle, Box<ProducerSpec>),
-    ) {
+    fn initial_subscription(&mut self, name: &str, result: Result<(), ManagedLedgerError>, producer: NewProducer) {
         let Phase::Serving(serving) = &mut self.phase else { return };
         match result {
             // Fenced: somebody else made it meanwhile.
             Ok(()) | Err(ManagedLedgerError::Fenced) => {
                 let log = Arc::clone(serving.appender.log());
-                serving.publishing.open(key, connection, &spec, &mut serving.appender);
+                serving.publishing.open(producer, &mut serving.appender);
                 if !self.subscriptions.contains_key(name) {
                     self.start(&log, name, true, Start::Existing);
                 }
             }
-            Err(error) => {
-                connection.push(ConnectionItem::ProducerOpened { producer: key, result: Err(of_log(&error)) });
-            }
+            Err(error) => refuse(TopicItem::OpenProducer(producer), &of_log(&error)),
         }
     }
 

@@ -32,7 +32,7 @@ impl LogWriter {
             }
         }
         if self.block.is_empty() {
-            self.block.resize(BLOCK_HEADER, 0);
+            self.block.resize(BLOCK_HEADER);
         }
         Ok(true)
     }
@@ -99,10 +99,10 @@ impl LogWriter {
             if flags == 0 {
                 return Ok(());
             }
-            self.block.resize(BLOCK_HEADER, 0);
+            self.block.resize(BLOCK_HEADER);
         }
         let used = self.block.len() as u64;
-        self.block.resize(padded(used) as usize, 0);
+        self.block.resize(padded(used) as usize);
         let header = BlockHeader {
             len: self.block.len() as u32,
             used: used as u32,
@@ -133,7 +133,7 @@ impl LogWriter {
 
     /// Writes a block without records, which says how far the log is durable, and syncs it.
     pub(crate) fn mark(&mut self) -> Result<(), DiskError> {
-        self.block.resize(BLOCK_HEADER, 0);
+        self.block.resize(BLOCK_HEADER);
         self.flush(0)?;
         self.sync()
     }

@@ -460,7 +460,7 @@ impl LogWriter {
                 self.flush(COPY)?;
             }
             if self.block.is_empty() {
-                self.block.resize(BLOCK_HEADER, 0);
+                self.block.resize(BLOCK_HEADER);
             }
             match &logged.change {
                 Change::Entry { entry, len, .. } => {

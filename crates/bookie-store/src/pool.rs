@@ -62,7 +62,7 @@ impl Pool {
         let path = Name::Log(id).path(&self.dir);
         self.disk.rename(&from, &path)?;
         self.disk.sync_dir(&self.dir)?;
-        let file = self.disk.open(&path, OpenMode::Write)?;
+        let file = self.disk.open(&path, OpenMode::WriteDirect)?;
         Ok(Some(Arc::new(Segment::new(id, self.epoch, self.store, file)?)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use geminga_disk::DiskError;
+use geminga_disk::{AlignedBuffer, DiskError};
 use geminga_model::{UnixMillis, canary};
 use hashbrown::HashMap;
 
@@ -42,7 +42,7 @@ pub struct LogWriter {
     pub(crate) announced: LogPosition,
     pub(crate) next_sequence: u64,
     /// The block being made; empty if there is none. Reused.
-    pub(crate) block: Vec<u8>,
+    pub(crate) block: AlignedBuffer,
     /// Its records. Reused.
     pub(crate) logged: Vec<Logged>,
     /// Whether anything was written since the last sync.
@@ -91,7 +91,7 @@ impl LogWriter {
             durable: recovered.durable,
             announced: recovered.durable,
             next_sequence: recovered.next_sequence,
-            block: Vec::new(),
+            block: AlignedBuffer::new(),
             logged: Vec::new(),
             unsynced: false,
             may_have_dead: true,

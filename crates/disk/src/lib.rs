@@ -10,11 +10,13 @@
 //! Data enters by [`DiskFile::write_at`] and is durable when a later [`DiskFile::sync_data`] returned; a name is durable
 //! when a later [`Disk::sync_dir`] of its directory returned. Start reading at [`Disk`], then [`SimDisk`].
 
+mod buffer;
 mod error;
 mod real;
 mod seam;
 mod sim;
 
+pub use buffer::AlignedBuffer;
 pub use error::{DiskError, DiskErrorKind};
 pub use real::RealDisk;
 pub use seam::{DirLock, Disk, DiskFile, OpenMode, Space};

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FallocateFlags;
 
@@ -19,6 +20,49 @@ pub struct RealDisk;
 struct RealFile {
     file: File,
     path: PathBuf,
+    direct: Option<Direct>,
+}
+
+/// The same file, past the page cache.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    /// It turned out that the device wants other sectors than ours.
+    refused: AtomicBool,
+}
+
+/// Bytes of a sector: addresses, offsets and lengths of direct writes are multiples of it.
+const SECTOR: usize = 512;
+
+impl Direct {
+    #[cfg(target_os = "linux")]
+    fn open(path: &Path) -> Option<Direct> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).ok()?;
+        // A file system that cannot says so here, or at the first write.
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).ok()?;
+        Some(Direct { file, refused: AtomicBool::new(false) })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open(_path: &Path) -> Option<Direct> {
+        None
+    }
+
+    /// Writes, or says that it is to be done in the usual way.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Option<io::Result<()>> {
+        let whole = offset.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR);
+        if !whole || bytes.as_ptr().align_offset(SECTOR) != 0 || self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.file.write_all_at(bytes, offset) {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                self.refused.store(true, Ordering::Relaxed);
+                None
+            }
+            written => Some(written),
+        }
+    }
 }
 
 /// The lock is the kernel's, on the open directory: no lock file is left behind, and the end of the process frees it.
@@ -33,12 +77,13 @@ impl Disk for RealDisk {
         options.read(true);
         let (action, options) = match mode {
             OpenMode::Read => ("open", &mut options),
-            OpenMode::Write => ("open", options.write(true)),
+            OpenMode::Write | OpenMode::WriteDirect => ("open", options.write(true)),
             OpenMode::Create => ("create", options.write(true).create_new(true)),
             OpenMode::OpenOrCreate => ("open", options.write(true).create(true)),
         };
         let file = options.open(path).map_err(|e| DiskError::from_io(action, path, &e))?;
-        Ok(Arc::new(RealFile { file, path: path.to_owned() }))
+        let direct = if mode == OpenMode::WriteDirect { Direct::open(path) } else { None };
+        Ok(Arc::new(RealFile { file, path: path.to_owned(), direct }))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>, DiskError> {
@@ -115,7 +160,8 @@ impl DiskFile for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.file.write_all_at(bytes, offset).map_err(self.fail("write"))
+        let direct = self.direct.as_ref().and_then(|direct| direct.write(offset, bytes));
+        direct.unwrap_or_else(|| self.file.write_all_at(bytes, offset)).map_err(self.fail("write"))
     }
 
     fn write_vectored_at(&self, offset: u64, slices: &[IoSlice<'_>]) -> Result<(), DiskError> {

@@ -14,6 +14,9 @@ pub enum OpenMode {
     Read,
     /// An existing file, to read and write.
     Write,
+    /// As [`OpenMode::Write`]; writes of whole sectors from an [`AlignedBuffer`](crate::AlignedBuffer) go to the device
+    /// without a copy in the page cache, where the file system can. Syncing is wanted all the same.
+    WriteDirect,
     /// A new file; [`DiskErrorKind::Exists`] if the name is taken.
     Create,
     /// An existing file or, if there is none, a new one.

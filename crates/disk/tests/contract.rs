@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::path::Path;
 
-use geminga_disk::{Disk, DiskErrorKind, OpenMode, RealDisk, SimDisk};
+use geminga_disk::{AlignedBuffer, Disk, DiskErrorKind, OpenMode, RealDisk, SimDisk};
 use proptest::prelude::*;
 
 fn contract(disk: &dyn Disk, root: &Path) {
@@ -15,6 +15,7 @@ fn contract(disk: &dyn Disk, root: &Path) {
     assert_eq!(disk.list(&dir).unwrap(), Vec::<String>::new());
     names(disk, &dir);
     bytes(disk, &dir);
+    direct(disk, &dir);
     locks(disk, &dir);
     let space = disk.space(&dir).unwrap();
     assert!(space.free > 0 && space.free <= space.total);
@@ -48,6 +49,33 @@ fn names(disk: &dyn Disk, dir: &Path) {
     assert_eq!(kind(disk.sync_dir(&dir.join("nowhere"))), DiskErrorKind::NotFound);
     assert_eq!(kind(disk.open(&dir.join("nowhere/file"), OpenMode::Create).map(drop)), DiskErrorKind::NotFound);
     assert_eq!(disk.list(dir).unwrap(), Vec::<String>::new());
+}
+
+/// Direct writes and others are seen by readers of every kind, in whatever order they come.
+fn direct(disk: &dyn Disk, dir: &Path) {
+    let path = dir.join("direct");
+    disk.open(&path, OpenMode::Create).unwrap().allocate(16 << 10).unwrap();
+    let direct = disk.open(&path, OpenMode::WriteDirect).unwrap();
+    let reader = disk.open(&path, OpenMode::Read).unwrap();
+    let mut expected = vec![0; 16 << 10];
+    let mut read = vec![0; 16 << 10];
+    for (round, (offset, len)) in [(512, 512), (0, 8192), (1024, 1536), (700, 100), (512, 4096)].into_iter().enumerate()
+    {
+        let mut buffer = AlignedBuffer::new();
+        buffer.extend_from_slice(&vec![round as u8 + 1; len]);
+        direct.write_at(offset as u64, &buffer).unwrap();
+        // Bytes at another address take the usual way.
+        buffer.extend_from_slice(&[99; 513]);
+        direct.write_at(12_288, &buffer[len + 1..]).unwrap();
+        expected[offset..offset + len].fill(round as u8 + 1);
+        expected[12_288..12_800].fill(99);
+        reader.read_exact_at(0, &mut read).unwrap();
+        assert_eq!(read, expected, "round {round}");
+        direct.read_exact_at(0, &mut read).unwrap();
+        assert_eq!(read, expected, "round {round}");
+    }
+    direct.sync_data().unwrap();
+    disk.unlink(&path).unwrap();
 }
 
 fn bytes(disk: &dyn Disk, dir: &Path) {

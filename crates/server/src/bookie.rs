@@ -94,6 +94,7 @@ impl LocalBookie {
             bookie: bookie.clone(),
             requests: Vec::new(),
             pending: Vec::new(),
+            waiting_bytes: 0,
             adds: Vec::new(),
             idle_at: None,
         };
@@ -187,12 +188,17 @@ enum Waiting {
     Nobody,
 }
 
+/// A commit takes no more than about this, so that its receipts bring the next entries while the rest is written.
+const COMMIT_BYTES: usize = 1 << 20;
+
 struct LogLane {
     clock: Clock,
     writer: Option<LogWriter>,
     bookie: LocalBookie,
     requests: Vec<WriteRequest>,
     pending: Vec<Waiting>,
+    /// Bytes of the entries among the requests.
+    waiting_bytes: usize,
     adds: Vec<(AddReply, Result<(), BookieError>)>,
     /// When to announce how far the log is durable, if nothing else comes.
     idle_at: Option<Instant>,
@@ -253,7 +259,11 @@ impl LogLane {
             recovery,
             high_priority: false,
         };
+        self.waiting_bytes += body.len();
         self.request(add, Waiting::Add(reply));
+        if self.waiting_bytes >= COMMIT_BYTES {
+            self.commit();
+        }
     }
 
     fn request(&mut self, request: WriteRequest, waiting: Waiting) {
@@ -262,6 +272,7 @@ impl LogLane {
     }
 
     fn commit(&mut self) {
+        self.waiting_bytes = 0;
         let Some(writer) = &mut self.writer else { return };
         let outcomes = survive(writer.commit(&mut self.requests, self.clock.wall()));
         for (waiting, outcome) in self.pending.drain(..).zip(outcomes) {

@@ -1,6 +1,7 @@
 //! Records: an entry, the full state of a ledger, or the deletion of a ledger.
 
 use bytes::Bytes;
+use geminga_disk::AlignedBuffer;
 
 use super::le;
 use super::segment::Seed;
@@ -41,7 +42,7 @@ pub(crate) fn record_len(body: usize) -> u64 {
 
 /// Appends an entry to `block`, which starts at `block_at` of the segment.
 pub(crate) fn put_entry(
-    block: &mut Vec<u8>,
+    block: &mut AlignedBuffer,
     seed: Seed,
     block_at: u64,
     ledger: i64,
@@ -53,13 +54,13 @@ pub(crate) fn put_entry(
 }
 
 /// Appends the state of a ledger; its sequence is the record's.
-pub(crate) fn put_state(block: &mut Vec<u8>, seed: Seed, block_at: u64, ledger: i64, state: &LedgerState) {
+pub(crate) fn put_state(block: &mut AlignedBuffer, seed: Seed, block_at: u64, ledger: i64, state: &LedgerState) {
     let (fixed, lac) = state_body(state);
     put(block, seed, block_at, STATE, ledger, -1, state.sequence, &[&fixed, state.key.as_bytes(), lac]);
 }
 
 /// Appends the deletion of a ledger; the tombstone's sequence is the record's.
-pub(crate) fn put_delete(block: &mut Vec<u8>, seed: Seed, block_at: u64, ledger: i64, tombstone: &Tombstone) {
+pub(crate) fn put_delete(block: &mut AlignedBuffer, seed: Seed, block_at: u64, ledger: i64, tombstone: &Tombstone) {
     let mut body = [0; 16];
     body[0] = DELETE_BODY_VERSION;
     body[1] = if tombstone.fenced { FENCED } else { 0 };
@@ -109,7 +110,7 @@ pub(crate) fn decode_state(sequence: u64, body: &[u8]) -> Option<LedgerState> {
 }
 
 fn put(
-    block: &mut Vec<u8>,
+    block: &mut AlignedBuffer,
     seed: Seed,
     block_at: u64,
     kind: u8,
@@ -181,7 +182,8 @@ mod tests {
     #[test]
     fn records_survive_and_every_flipped_bit_is_noticed() {
         let seed = Seed::of(1, 3, 4);
-        let mut block = vec![0; 64];
+        let mut block = AlignedBuffer::new();
+        block.resize(64);
         put_entry(&mut block, seed, 4096, 9, 2, 6, b"some body");
         let second = block.len();
         put_state(&mut block, seed, 4096, 9, &state());
@@ -199,7 +201,7 @@ mod tests {
         assert!(matches!(at(third).unwrap().content, Content::Delete(found) if found == tombstone));
         assert!(decode(seed, 4097, &block[64..]).is_none());
         for bit in 64 * 8..block.len() * 8 {
-            let mut bad = block.clone();
+            let mut bad = block.to_vec();
             bad[bit / 8] ^= 1 << (bit % 8);
             let start = [third, second, 64].into_iter().find(|start| *start <= bit / 8).unwrap();
             assert!(decode(seed, 4096 + start as u64, &bad[start..]).is_none(), "bit {bit}");
@@ -208,7 +210,7 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let mut block = Vec::new();
+        let mut block = AlignedBuffer::new();
         put_entry(&mut block, Seed::of(1, 1, 1), 4160, 258, 3, 7, b"body");
         let hex: String = block.iter().map(|byte| format!("{byte:02x}")).collect();
         let rest = "040000000100000000000000020100000000000003000000000000000700000000000000626f6479";

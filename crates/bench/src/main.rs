@@ -1,0 +1,63 @@
+//! `geminga-bench`: what the server does on this machine, beside what the machine itself can do.
+//!
+//! The client is as cheap as can be, so that two cores suffice for both: blocking sockets, frames encoded once. Each row
+//! names its target, and its limit, from a probe of the same run.
+//!
+//! Deliberately not here: the load that an application makes (`geminga perf`), and verdicts on whether data is right
+//! (`geminga-chaos`).
+//!
+//! Start reading at `rows.rs`.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // this program reports to a person
+
+mod connection;
+mod many;
+mod probe;
+mod publish;
+mod rows;
+mod server;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+/// Measures a server on this machine, and the machine.
+#[derive(Debug, Parser)]
+#[command(name = "geminga-bench", version)]
+#[command(after_help = "Example: geminga-bench --only unbatched --seconds 5")]
+struct Arguments {
+    /// The program to measure.
+    #[arg(long, value_name = "FILE")]
+    geminga: PathBuf,
+    /// Where data is kept while it runs: on the disk that is to be measured.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    folder: PathBuf,
+    /// Seconds that each throughput is measured for, after a warm-up.
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Topics to load for the figures per topic.
+    #[arg(long, default_value_t = 100_000)]
+    topics: usize,
+    /// Only rows whose name has this in it.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let plan = rows::Plan {
+        geminga: arguments.geminga,
+        folder: arguments.folder,
+        duration: Duration::from_secs(arguments.seconds.max(1)),
+        topics: arguments.topics,
+        only: arguments.only,
+    };
+    match rows::run(&plan) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The process that is measured, and what it costs.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// A standalone of its own data directory, killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) broker: SocketAddr,
+}
+
+impl Server {
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start(geminga: &Path, data: &Path) -> Result<Server, String> {
+        let mut child = Command::new(geminga)
+            .args(["standalone", "--broker-port", "0", "--web-port", "0", "--data-dir"])
+            .arg(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", geminga.display()))?;
+        let stderr = child.stderr.take().ok_or("the server has no standard error")?;
+        let mut lines = BufReader::new(stderr);
+        let mut said = String::new();
+        loop {
+            let before = said.len();
+            let got = lines.read_line(&mut said).map_err(|error| error.to_string())?;
+            let line = said.get(before..).unwrap_or_default();
+            if let Some(port) = line.split("pulsar://127.0.0.1:").nth(1) {
+                let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
+                let port: u16 = digits.parse().map_err(|_| format!("no port in: {line}"))?;
+                // What it says later must not fill the pipe.
+                thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+                return Ok(Server { child, broker: SocketAddr::from(([127, 0, 0, 1], port)) });
+            }
+            if got == 0 {
+                return Err(format!("the server ended before it was ready: {said}"));
+            }
+        }
+    }
+
+    /// Processor time that it has used.
+    pub(crate) fn cpu(&self) -> Result<Duration, String> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        // Fields are counted behind the name, which is in brackets and may hold anything.
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
+        Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    /// Memory that it holds, in bytes.
+    pub(crate) fn rss(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/statm", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        Ok(pages * rustix::param::page_size() as u64)
+    }
+
+    /// Ends it in order.
+    pub(crate) fn stop(mut self) -> Result<Duration, String> {
+        let started = std::time::Instant::now();
+        let status = Command::new("kill").arg(self.child.id().to_string()).status();
+        status.map_err(|error| format!("cannot stop the server: {error}"))?;
+        self.child.wait().map_err(|error| error.to_string())?;
+        Ok(started.elapsed())
+    }
+
+    /// Kills it.
+    pub(crate) fn kill(mut self) -> Result<(), String> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended, which is as good.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

@@ -38,6 +38,26 @@ impl Sub<Duration> for Instant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
+impl UnixMillis {
+    /// As ISO 8601 in UTC: `2023-11-14T22:13:20.000Z`.
+    #[must_use]
+    pub fn iso8601(self) -> String {
+        let (seconds, millis) = (self.0.div_euclid(1000), self.0.rem_euclid(1000));
+        let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // Years that begin in March have their leap day last; eras of 400 of them have the same number of days.
+        let from_march = days + 719_468;
+        let (era, of_era) = (from_march.div_euclid(146_097), from_march.rem_euclid(146_097));
+        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let year = era * 400 + year_of_era + i64::from(month <= 2);
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
+}
+
 impl fmt::Display for UnixMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -47,6 +67,19 @@ impl fmt::Display for UnixMillis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_700_000_000_005, "2023-11-14T22:13:20.005Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(UnixMillis(millis).iso8601(), text);
+        }
+    }
 
     #[test]
     fn arithmetic_saturates() {

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InternalStats {
-    /// Entries that were added since it was opened.
-    pub entries_added_counter: u64,
     /// Entries that are stored.
     pub number_of_entries: u64,
     /// Payload bytes that are stored.
@@ -58,6 +56,8 @@ pub struct CursorStats {
     pub read_position: String,
     /// Whether it waits for new entries.
     pub waiting_read_op: bool,
+    /// Reads from storage that are under way.
+    pub pending_read_ops: u32,
     /// The ledger with its states; −1 if the node holds it.
     pub cursor_ledger: i64,
     /// What is acknowledged beyond: `[(l:e..l:e], …]`.
@@ -68,7 +68,7 @@ pub struct CursorStats {
     pub number_of_entries_since_first_not_acked_message: u64,
     /// Ranges of entries acknowledged beyond.
     pub total_non_contiguous_deleted_messages_range: u64,
-    /// What was said of it when it was made.
+    /// What its consumers stored with the position.
     pub properties: BTreeMap<String, i64>,
 }
 

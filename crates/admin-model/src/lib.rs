@@ -9,15 +9,11 @@ mod internal;
 mod message_id;
 mod stats;
 
-pub use broker::{LookupData, RuntimeConfiguration};
+pub use broker::{BrokerInfo, LookupData, RuntimeConfiguration};
 pub use explain::{ConsumerReport, ProducerReport, SubscriptionReport, TopicReport};
-pub use internal::{
-    CursorStats, InternalStats, LedgerStats, StoredCursor, StoredLedger, StoredPosition, StoredTopic,
-};
+pub use internal::{CursorStats, InternalStats, LedgerStats, StoredCursor, StoredLedger, StoredPosition, StoredTopic};
 pub use message_id::{MessageIdData, ResetCursor};
-pub use stats::{
-    ConsumerStats, PartitionedTopicStats, PublisherStats, SubscriptionStats, TopicStats, ratio,
-};
+pub use stats::{ConsumerStats, PartitionedTopicStats, PublisherStats, SubscriptionStats, TopicStats, ratio};
 
 use serde::{Deserialize, Serialize};
 

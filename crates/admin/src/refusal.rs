@@ -60,7 +60,9 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::TenantNotFound
         | AdminError::NamespaceNotFound(_)
         | AdminError::TopicNotFound(_)
-        | AdminError::PartitionedTopicNotFound(_) => StatusCode::NOT_FOUND,
+        | AdminError::PartitionedTopicNotFound(_)
+        | AdminError::SubscriptionNotFound { .. }
+        | AdminError::MessageNotFound => StatusCode::NOT_FOUND,
         AdminError::TenantExists
         | AdminError::TenantHasNamespaces
         | AdminError::NamespaceExists
@@ -72,6 +74,7 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::IsPartitioned(_)
         | AdminError::IsNotPartitioned(_)
         | AdminError::BeingDeleted(_)
+        | AdminError::SubscriptionExists(_)
         | AdminError::Concurrent => StatusCode::CONFLICT,
         AdminError::NoClusters
         | AdminError::UnknownClusters(_)
@@ -82,12 +85,17 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::TopicName
         | AdminError::PartitionName(_)
         | AdminError::TopicInUse { .. }
-        | AdminError::TopicOpening(_) => StatusCode::PRECONDITION_FAILED,
+        | AdminError::TopicOpening(_)
+        | AdminError::SubscriptionBusy(_)
+        | AdminError::SubscriptionName => StatusCode::PRECONDITION_FAILED,
         AdminError::Bundles(_) | AdminError::SystemTopic(_) => StatusCode::BAD_REQUEST,
         AdminError::ClusterNotAllowed { .. } => StatusCode::FORBIDDEN,
-        AdminError::ForcedTenantDeletion => StatusCode::METHOD_NOT_ALLOWED,
+        AdminError::ForcedTenantDeletion | AdminError::NotOnPartitioned(_) => StatusCode::METHOD_NOT_ALLOWED,
         AdminError::PartitionCount(_) => StatusCode::NOT_ACCEPTABLE,
         AdminError::NotInThisVersion(_) => StatusCode::NOT_IMPLEMENTED,
+        AdminError::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+        AdminError::Late(..) => StatusCode::GATEWAY_TIMEOUT,
+        AdminError::Refused(_) | AdminError::Unreadable(..) => StatusCode::INTERNAL_SERVER_ERROR,
         AdminError::Metadata(_) | AdminError::Record(..) | AdminError::ManagedLedger(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }

@@ -441,6 +441,7 @@ impl Connection {
                 self.session.handle_consumer_closed(key, NewOwner::default());
             }
             ConnectionItem::ActiveConsumer(key, active) => self.session.handle_active_consumer(key, active),
+            ConnectionItem::EndOfTopic(key) => self.session.handle_end_of_topic(key),
             ConnectionItem::Answer(request, answer) => self.session.handle_answer(request, answer),
         }
         // Replies of the session and deliveries share the outbox, in the order in which they came.

@@ -14,10 +14,13 @@
 mod admin_error;
 mod broker;
 mod connection;
+mod inspect;
 mod names;
 mod namespaces;
 mod open_topics;
+mod orders;
 mod outbox;
+mod subscriptions;
 mod tenants;
 mod topic_list;
 mod topics;

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use geminga_admin_model::ProducerReport;
+use geminga_admin_model::{ProducerReport, PublisherStats, ratio};
 use geminga_managed_ledger::Appender;
-use geminga_model::{Instant, Position};
+use geminga_model::{Instant, Position, UnixMillis};
 use geminga_session::{ProducerKey, ProducerOpened, ProducerSpec, Refusal};
 use geminga_wire::proto::{ProducerAccessMode, schema};
 use geminga_wire::{Entry, ServerError};
 use hashbrown::HashMap;
 
 use crate::connection::{ConnectionHandle, ConnectionItem, Receipt};
-use crate::refusal::not_in_this_version;
+use crate::counts::{Stored, TopicCounts};
+use crate::meter::Traffic;
+use crate::refusal::{not_in_this_version, terminated};
 
 /// A producer of a topic, for as long as it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +60,11 @@ struct Producer {
     connection: ConnectionHandle,
     name: String,
     epoch: u64,
+    metadata: Vec<(String, String)>,
+    since: UnixMillis,
     messages: u64,
+    /// What it published and is stored.
+    stored: Traffic,
     /// Publishes without a receipt.
     unanswered: usize,
     /// It closes when it has all its receipts.
@@ -71,6 +77,9 @@ struct Unanswered {
     producer: ProducerId,
     sequence_id: u64,
     highest_sequence_id: Option<u64>,
+    messages: u32,
+    bytes: usize,
+    at: Instant,
     refused: Option<(ServerError, String)>,
 }
 
@@ -82,20 +91,40 @@ pub(crate) struct Publishing {
     next_id: u64,
     unanswered: VecDeque<Unanswered>,
     completed: Vec<Position>,
+    counts: TopicCounts,
+    /// Nothing more is taken in, for ever.
+    terminated: bool,
 }
 
 impl Publishing {
-    pub(crate) fn new(names: Arc<ProducerNames>) -> Publishing {
-        Publishing { names, producers: HashMap::new(), next_id: 0, unanswered: VecDeque::new(), completed: Vec::new() }
+    pub(crate) fn new(names: Arc<ProducerNames>, counts: TopicCounts, terminated: bool) -> Publishing {
+        Publishing {
+            names,
+            producers: HashMap::new(),
+            next_id: 0,
+            unanswered: VecDeque::new(),
+            completed: Vec::new(),
+            counts,
+            terminated,
+        }
+    }
+
+    /// Takes nothing more in, for ever.
+    pub(crate) fn terminate(&mut self) {
+        self.terminated = true;
     }
 
     /// Opens a producer.
     pub(crate) fn open(
         &mut self,
+        wall: UnixMillis,
         key: ProducerKey,
         connection: ConnectionHandle,
         spec: &ProducerSpec,
     ) -> Result<(ProducerOpened, ProducerId), Refusal> {
+        if self.terminated {
+            return Err(terminated());
+        }
         if spec.access_mode != ProducerAccessMode::Shared {
             return Err(not_in_this_version("producer access modes other than Shared"));
         }
@@ -128,8 +157,20 @@ impl Publishing {
         };
         self.producers.insert(
             id,
-            Producer { key, connection, name, epoch: spec.epoch, messages: 0, unanswered: 0, closing: false },
+            Producer {
+                key,
+                connection,
+                name,
+                epoch: spec.epoch,
+                metadata: spec.metadata.clone(),
+                since: wall,
+                messages: 0,
+                stored: Traffic::default(),
+                unanswered: 0,
+                closing: false,
+            },
         );
+        self.counts.set_producers(self.producers.len());
         Ok((opened, id))
     }
 
@@ -140,6 +181,7 @@ impl Publishing {
             Some(producer) if producer.unanswered > 0 => producer.closing = true,
             _ => {
                 self.producers.retain(|_, producer| producer.key != key || producer.connection.id != connection.id);
+                self.counts.set_producers(self.producers.len());
                 connection.push(ConnectionItem::ProducerClosed(key));
             }
         }
@@ -151,6 +193,7 @@ impl Publishing {
             producer.connection.push(ConnectionItem::ProducerClosed(producer.key));
         }
         self.unanswered.clear();
+        self.counts.set_producers(0);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -174,26 +217,57 @@ impl Publishing {
         reports
     }
 
+    pub(crate) fn stats(&self, now: Instant) -> Vec<PublisherStats> {
+        let mut stats: Vec<PublisherStats> = (self.producers.values())
+            .map(|producer| {
+                let (messages, bytes) = (producer.stored.messages.rate(now), producer.stored.bytes.rate(now));
+                PublisherStats {
+                    access_mode: "Shared".to_owned(),
+                    msg_rate_in: messages,
+                    msg_throughput_in: bytes,
+                    average_msg_size: ratio(bytes, messages),
+                    producer_id: producer.key.id(),
+                    producer_name: producer.name.clone(),
+                    address: producer.connection.peer.address.clone(),
+                    connected_since: producer.since.iso8601(),
+                    client_version: producer.connection.peer.client_version.clone(),
+                    metadata: producer.metadata.iter().cloned().collect(),
+                }
+            })
+            .collect();
+        stats.sort_by(|a, b| a.producer_name.cmp(&b.producer_name));
+        stats
+    }
+
     /// Takes an entry in.
     pub(crate) fn publish(&mut self, now: Instant, publish: Publish, appender: &mut Appender) {
         let Publish { producer, sequence_id, highest_sequence_id, payload } = publish;
         let Some(known) = self.producers.get_mut(&producer) else { return };
         known.messages += 1;
         known.unanswered += 1;
+        let bytes = payload.as_ref().map_or(0, Bytes::len);
         let admitted = payload.map_err(|(error, text)| (error, text.to_owned())).and_then(|payload| {
-            admit(&payload)?;
+            if self.terminated {
+                let Refusal { error, message } = terminated();
+                return Err((error, message));
+            }
+            let messages = admit(&payload)?;
             appender
                 .append(now, payload)
+                .map(|()| messages)
                 .map_err(|_| (ServerError::ServiceNotReady, "the topic is being closed".to_owned()))
         });
+        let messages = admitted.as_ref().copied().unwrap_or(0);
         let refused = admitted.err();
-        self.unanswered.push_back(Unanswered { producer, sequence_id, highest_sequence_id, refused });
+        let unanswered = Unanswered { producer, sequence_id, highest_sequence_id, messages, bytes, at: now, refused };
+        self.unanswered.push_back(unanswered);
     }
 
     /// Sends receipts for what the appender completed, grouped by connection. Tells whether there was any.
-    pub(crate) fn send_receipts(&mut self, appender: &mut Appender) -> bool {
+    pub(crate) fn send_receipts(&mut self, now: Instant, wall: UnixMillis, appender: &mut Appender) -> bool {
         appender.take_completed(&mut self.completed);
         let any = !self.completed.is_empty();
+        let mut stored: Vec<Stored> = Vec::with_capacity(self.completed.len());
         let mut positions = self.completed.drain(..);
         let mut outgoing: Vec<(ConnectionHandle, Vec<Receipt>)> = Vec::new();
         let mut closed: Vec<ProducerId> = Vec::new();
@@ -205,11 +279,17 @@ impl Publishing {
                     None => break,
                 },
             };
-            let Unanswered { producer, sequence_id, highest_sequence_id, .. } = *next;
+            let Unanswered { producer, sequence_id, highest_sequence_id, messages, bytes, at, .. } = *next;
             self.unanswered.pop_front();
+            if result.is_ok() {
+                stored.push(Stored { messages, bytes, took: now.since(at) });
+            }
             // A producer that was replaced meanwhile is not told: it is gone.
             let Some(to) = self.producers.get_mut(&producer) else { continue };
             to.unanswered -= 1;
+            if result.is_ok() {
+                to.stored.add(now, messages.into(), bytes as u64);
+            }
             if to.closing && to.unanswered == 0 {
                 closed.push(producer);
             }
@@ -219,11 +299,18 @@ impl Publishing {
                 None => outgoing.push((to.connection.clone(), vec![receipt])),
             }
         }
+        if any {
+            self.counts.stored(now, wall, &stored);
+        }
         for (connection, receipts) in outgoing {
             connection.push(ConnectionItem::Receipts(receipts));
         }
+        let some_closed = !closed.is_empty();
         for producer in closed.into_iter().filter_map(|id| self.producers.remove(&id)) {
             producer.connection.push(ConnectionItem::ProducerClosed(producer.key));
+        }
+        if some_closed {
+            self.counts.set_producers(self.producers.len());
         }
         any
     }
@@ -236,15 +323,14 @@ impl Drop for Publishing {
     }
 }
 
-/// What every entry must be: readable, and as its checksum says.
+/// What every entry must be: readable, and as its checksum says. Gives the number of its messages.
 ///
 /// Its size is bounded by the frame it came in. Fact: a C++ client fills a chunk so that the entry exceeds the message
 /// size by its ten bytes of magic, checksum and length.
-fn admit(payload: &Bytes) -> Result<(), (ServerError, String)> {
+fn admit(payload: &Bytes) -> Result<u32, (ServerError, String)> {
     let corrupt =
         |error: &dyn std::fmt::Display| (ServerError::ChecksumError, format!("the message is corrupt: {error}"));
     let entry = Entry::parse(payload.clone()).map_err(|error| corrupt(&error))?;
     entry.verify_checksum().map_err(|error| corrupt(&error))?;
-    entry.summary().map_err(|error| corrupt(&error))?;
-    Ok(())
+    Ok(entry.summary().map_err(|error| corrupt(&error))?.messages())
 }

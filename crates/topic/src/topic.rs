@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use geminga_admin_model::{SubscriptionReport, TopicReport};
+use geminga_admin_model::{InternalStats, TopicReport, TopicStats};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
     Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
@@ -18,6 +18,8 @@ use geminga_model::{Instant, LedgerId, Position, TopicName};
 use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, SubscribeSpec};
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
+use crate::counts::{SubscriptionCounts, TopicCounts, TopicMeasures};
+use crate::operations::TopicOrder;
 use crate::publish::{ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
 use crate::subscription::{Start, SubscriptionHandle, start_subscription};
@@ -64,6 +66,9 @@ pub(crate) enum TopicItem {
     /// A subscription's position is another owner's or cannot be stored.
     SubscriptionFailed(Arc<str>, ManagedLedgerError),
     Explain(Reply<TopicReport>),
+    Stats(Reply<TopicStats>),
+    InternalStats(Reply<InternalStats>),
+    Order(TopicOrder),
     Close(Reply<()>),
     Closed,
 }
@@ -73,6 +78,8 @@ pub(crate) enum TopicItem {
 pub struct TopicHandle {
     name: TopicName,
     mailbox: Mailbox<TopicItem>,
+    counts: TopicCounts,
+    copies: u64,
 }
 
 impl TopicHandle {
@@ -113,6 +120,27 @@ impl TopicHandle {
         self.push(TopicItem::Explain(to));
     }
 
+    /// The topic in numbers, at once: nothing is woken for it.
+    #[must_use]
+    pub fn measure(&self, now: Instant) -> TopicMeasures {
+        self.counts.measure(now, self.copies)
+    }
+
+    /// Tells the topic's statistics, with those of its subscriptions, producers and consumers.
+    pub fn stats(&self, to: Reply<TopicStats>) {
+        self.push(TopicItem::Stats(to));
+    }
+
+    /// Tells what the topic's ledgers and cursors are.
+    pub fn internal_stats(&self, to: Reply<InternalStats>) {
+        self.push(TopicItem::InternalStats(to));
+    }
+
+    /// Does something for an operator.
+    pub fn order(&self, order: TopicOrder) {
+        self.push(TopicItem::Order(order));
+    }
+
     /// Closes the topic: positions are stored, the ledger is closed, everyone connected is told.
     pub fn close(&self, done: Reply<()>) {
         self.push(TopicItem::Close(done));
@@ -136,9 +164,12 @@ fn refuse(item: TopicItem, why: &Refusal) {
             connection.push(ConnectionItem::ConsumerSubscribed { consumer, result: Err(why.clone()) });
         }
         TopicItem::Close(done) => done.send(()),
+        TopicItem::Order(order) => order.refuse(why),
         // Producers of these are told that they are closed; an explanation answers by being dropped.
         TopicItem::Publish(_)
         | TopicItem::Explain(_)
+        | TopicItem::Stats(_)
+        | TopicItem::InternalStats(_)
         | TopicItem::Opened(_)
         | TopicItem::Appender(_)
         | TopicItem::MarkDeleted(..)
@@ -165,7 +196,9 @@ pub fn open_topic(
     ended: impl FnOnce(TopicEnd) + Send + 'static,
 ) -> TopicHandle {
     let (mailbox, inbox) = mailbox();
-    let handle = TopicHandle { name: name.clone(), mailbox: mailbox.clone() };
+    let counts = TopicCounts::default();
+    let copies = options.ledgers.quorum.write as u64;
+    let handle = TopicHandle { name: name.clone(), mailbox: mailbox.clone(), counts: counts.clone(), copies };
     let env = options.ledgers.env.clone();
     let (opening, to) = (options.ledgers.clone(), mailbox.clone());
     let topic = name.clone();
@@ -187,6 +220,8 @@ pub fn open_topic(
         me: mailbox,
         phase: Phase::Opening(env.clock.now() + OPEN_DEADLINE, Vec::new()),
         subscriptions: BTreeMap::new(),
+        counts,
+        terminating: Vec::new(),
     };
     env.data.spawn("topic", on_panic, async move {
         let end = task.run(inbox).await;
@@ -209,7 +244,7 @@ impl Ended {
     }
 }
 
-enum Phase {
+pub(crate) enum Phase {
     /// The log is being opened, until then; these wait for it.
     Opening(Instant, Vec<TopicItem>),
     Serving(Box<Serving>),
@@ -218,26 +253,29 @@ enum Phase {
     Gone(TopicEnd),
 }
 
-struct Serving {
-    appender: Appender,
-    publishing: Publishing,
+pub(crate) struct Serving {
+    pub(crate) appender: Appender,
+    pub(crate) publishing: Publishing,
     /// It is to close when what was published has its receipts; nothing new is admitted. These are answered then.
-    draining: Option<Vec<Reply<()>>>,
+    pub(crate) draining: Option<Vec<Reply<()>>>,
 }
 
-struct Subscription {
-    handle: SubscriptionHandle,
-    durable: bool,
+pub(crate) struct Subscription {
+    pub(crate) handle: SubscriptionHandle,
+    pub(crate) durable: bool,
     mark_delete: Option<Position>,
 }
 
-struct Topic {
-    env: Env,
+pub(crate) struct Topic {
+    pub(crate) env: Env,
     options: TopicOptions,
-    name: TopicName,
+    pub(crate) name: TopicName,
     me: Mailbox<TopicItem>,
-    phase: Phase,
-    subscriptions: BTreeMap<Arc<str>, Subscription>,
+    pub(crate) phase: Phase,
+    pub(crate) subscriptions: BTreeMap<Arc<str>, Subscription>,
+    pub(crate) counts: TopicCounts,
+    /// Who waits for the topic to be terminated.
+    pub(crate) terminating: Vec<Reply<Result<Position, Refusal>>>,
 }
 
 impl Topic {
@@ -314,7 +352,10 @@ impl Topic {
             Ok((opened, cursors)) => {
                 let log = Arc::clone(&opened.log);
                 let appender = opened.appender(Arc::new(ToTopic(self.me.clone())));
-                let publishing = Publishing::new(Arc::clone(&self.options.producer_names));
+                let terminated = appender.terminated().is_some();
+                let names = Arc::clone(&self.options.producer_names);
+                let publishing = Publishing::new(names, self.counts.clone(), terminated);
+                self.counts.opened(&log);
                 self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None }));
                 for cursor in cursors {
                     self.start(&log, &cursor, true, Start::Existing);
@@ -344,8 +385,8 @@ impl Topic {
                 batch.into_iter().for_each(|publish| serving.publishing.publish(now, publish, &mut serving.appender));
             }
             TopicItem::OpenProducer(producer, connection, spec) => {
-                let opened = serving.publishing.open(producer, connection.clone(), &spec);
-                let handle = TopicHandle { name: self.name.clone(), mailbox: self.me.clone() };
+                let opened = serving.publishing.open(self.env.clock.wall(), producer, connection.clone(), &spec);
+                let handle = self.to_others();
                 let result = opened.map(|(opened, id)| (opened, handle, id));
                 connection.push(ConnectionItem::ProducerOpened { producer, result });
             }
@@ -362,6 +403,7 @@ impl Topic {
             }
             TopicItem::SubscriptionEnded(name) => {
                 self.subscriptions.remove(&name);
+                self.counts.remove_subscription(&name);
                 self.trim();
             }
             TopicItem::SubscriptionFailed(name, error) => {
@@ -370,9 +412,17 @@ impl Topic {
                 self.fail(error);
             }
             TopicItem::Explain(to) => self.explain(to),
+            TopicItem::Stats(to) => self.stats(to),
+            TopicItem::InternalStats(to) => self.internal_stats(to),
+            TopicItem::Order(order) => self.order(order),
             TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),
             TopicItem::Opened(_) | TopicItem::Closed => {}
         }
+    }
+
+    fn to_others(&self) -> TopicHandle {
+        let copies = self.options.ledgers.quorum.write as u64;
+        TopicHandle { name: self.name.clone(), mailbox: self.me.clone(), counts: self.counts.clone(), copies }
     }
 
     fn subscribe(&mut self, log: &Arc<Log>, key: ConsumerKey, connection: ConnectionHandle, spec: Box<SubscribeSpec>) {
@@ -385,8 +435,9 @@ impl Topic {
         }
     }
 
-    fn start(&mut self, log: &Arc<Log>, name: &str, durable: bool, start: Start) {
+    pub(crate) fn start(&mut self, log: &Arc<Log>, name: &str, durable: bool, start: Start) {
         let name: Arc<str> = name.into();
+        let counts = SubscriptionCounts::new(durable);
         let handle = start_subscription(
             self.options.clone(),
             self.name.clone(),
@@ -395,7 +446,12 @@ impl Topic {
             self.me.clone(),
             durable,
             start,
+            counts.clone(),
         );
+        if matches!(&self.phase, Phase::Serving(serving) if serving.appender.terminated().is_some()) {
+            handle.terminated();
+        }
+        self.counts.add_subscription(&name, counts);
         self.subscriptions.insert(name, Subscription { handle, durable, mark_delete: None });
     }
 
@@ -412,12 +468,18 @@ impl Topic {
             serving.appender.handle_timeout(now);
         }
         serving.appender.flush();
-        if serving.publishing.send_receipts(&mut serving.appender) {
+        if serving.publishing.send_receipts(now, self.env.clock.wall(), &mut serving.appender) {
             self.subscriptions.values().for_each(|subscription| subscription.handle.wake_if_waiting());
         }
         if let AppenderState::Failed(error) = serving.appender.state() {
             self.fail(error);
-        } else if serving.draining.is_some() && serving.publishing.pending() == 0 {
+            return;
+        }
+        if !self.terminating.is_empty() && serving.appender.terminated().is_some() {
+            self.terminated();
+        }
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if serving.draining.is_some() && serving.publishing.pending() == 0 {
             self.close();
         }
     }
@@ -433,43 +495,6 @@ impl Topic {
             first_kept = first_kept.min(next.map_or(LedgerId(i64::MAX), |next| next.ledger));
         }
         serving.appender.trim(first_kept);
-    }
-
-    fn explain(&self, to: Reply<TopicReport>) {
-        let Phase::Serving(serving) = &self.phase else { return };
-        let state = match serving.appender.state() {
-            AppenderState::Idle => "serving; no ledger is open, the next message makes one".to_owned(),
-            AppenderState::Writing(ledger) => format!("serving; writing ledger {ledger}"),
-            AppenderState::Switching { since } => {
-                format!("serving; changing ledgers for {:?}", self.env.clock.now().since(since))
-            }
-            AppenderState::Failed(error) => format!("failed: {error}"),
-            AppenderState::Closed => "closed".to_owned(),
-        };
-        let log = serving.appender.log();
-        let mut report = TopicReport {
-            topic: self.name.to_string(),
-            state,
-            ledgers: log.with_extents(|e| e.iter().map(|(ledger, entries)| format!("{ledger} ({entries})")).collect()),
-            last_confirmed: log.last_confirmed().to_string(),
-            pending_publishes: serving.publishing.pending(),
-            producers: serving.publishing.report(),
-            subscriptions: Vec::new(),
-        };
-        let mut asked = Vec::new();
-        for (name, subscription) in &self.subscriptions {
-            let (ask, answer) = reply();
-            subscription.handle.explain(ask);
-            asked.push((name.to_string(), answer));
-        }
-        // Subscriptions answer by themselves; the topic goes on meanwhile.
-        self.env.control.spawn("explain topic", OnPanic::Log, async move {
-            for (name, mut answer) in asked {
-                let unanswered = SubscriptionReport { name, why: Some("it is closing".into()), ..Default::default() };
-                report.subscriptions.push(answer.wait().await.unwrap_or(unanswered));
-            }
-            to.send(report);
-        });
     }
 
     /// Tells everyone connected, stores positions, closes the ledger.

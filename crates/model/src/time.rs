@@ -58,6 +58,42 @@ impl UnixMillis {
     }
 }
 
+impl UnixMillis {
+    /// Reads ISO 8601 with a time of day: `2023-11-14T22:13:20Z`, also with fractions of a second, and with an offset in
+    /// place of `Z`. Without either it is UTC.
+    #[must_use]
+    pub fn parse_iso8601(text: &str) -> Option<UnixMillis> {
+        let number = |part: &str| part.parse::<i64>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
+        let (date, time) = text.split_once('T')?;
+        let mut date = date.splitn(3, '-').map(number);
+        let (year, month, day) = (date.next()??, date.next()??, date.next()??);
+        let at = time.find(['Z', '+', '-']).unwrap_or(time.len());
+        let (time, zone) = time.split_at(at);
+        let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        let mut time = time.splitn(3, ':').map(number);
+        let (hour, minute, second) = (time.next()??, time.next()??, time.next().unwrap_or(Some(0))?);
+        let millis = number(&format!("{fraction:0<3}").get(..3)?.to_owned())?;
+        let offset = match zone.split_at_checked(1) {
+            None | Some(("Z", "")) => 0,
+            Some((sign, rest)) => {
+                let (hours, minutes) = rest.split_once(':').or_else(|| rest.split_at_checked(2))?;
+                let minutes = number(hours)? * 60 + if minutes.is_empty() { 0 } else { number(minutes)? };
+                if sign == "-" { -minutes } else { minutes }
+            }
+        };
+        let legal = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+        if !legal || hour > 23 || minute > 59 || second > 60 || offset.abs() > 24 * 60 {
+            return None;
+        }
+        // As in `iso8601`, years begin in March.
+        let (year, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let of_year = (153 * from_march + 2) / 5 + day - 1;
+        let days = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468;
+        let seconds = days * 86_400 + (hour * 60 + minute - offset) * 60 + second;
+        Some(UnixMillis(seconds * 1000 + millis))
+    }
+}
+
 impl fmt::Display for UnixMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -78,6 +114,18 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
         ] {
             assert_eq!(UnixMillis(millis).iso8601(), text);
+            assert_eq!(UnixMillis::parse_iso8601(text), Some(UnixMillis(millis)));
+        }
+        for (text, millis) in [
+            ("2023-11-14T22:13:20Z", 1_700_000_000_000),
+            ("2023-11-14T23:13:20.005123+01:00", 1_700_000_000_005),
+            ("2023-11-14T17:13:20.1-0500", 1_700_000_000_100),
+            ("2023-11-14T22:13", 1_699_999_980_000),
+        ] {
+            assert_eq!(UnixMillis::parse_iso8601(text), Some(UnixMillis(millis)), "{text}");
+        }
+        for bad in ["", "2023-11-14", "2023-13-14T00:00:00Z", "T::", "2023-11-14T25:00:00Z", "2023-11-14T10:00:00+ü"] {
+            assert_eq!(UnixMillis::parse_iso8601(bad), None, "{bad}");
         }
     }
 

@@ -27,6 +27,8 @@ mod subscription_task;
 mod topic;
 
 #[cfg(test)]
+mod served_tests;
+#[cfg(test)]
 mod tests;
 
 pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{ProducerNames, TopicEnd, TopicOptions, open_topic};
 
-fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
+pub(crate) fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
     TopicOptions {
         ledgers: ManagedLedgers {
             env: env.clone(),
@@ -28,7 +28,7 @@ fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
     }
 }
 
-fn name() -> TopicName {
+pub(crate) fn name() -> TopicName {
     "persistent://public/default/t".parse().unwrap()
 }
 

@@ -72,7 +72,7 @@ impl UnixMillis {
         let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
         let mut time = time.splitn(3, ':').map(number);
         let (hour, minute, second) = (time.next()??, time.next()??, time.next().unwrap_or(Some(0))?);
-        let millis = number(&format!("{fraction:0<3}").get(..3)?.to_owned())?;
+        let millis = number(format!("{fraction:0<3}").get(..3)?)?;
         let offset = match zone.split_at_checked(1) {
             None | Some(("Z", "")) => 0,
             Some((sign, rest)) => {

@@ -1,6 +1,7 @@
 //! What a topic tells about itself, and does, when an operator asks.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use geminga_admin_model::{
     CursorStats, InternalStats, LedgerStats, SubscriptionReport, SubscriptionStats, TopicReport, TopicStats, ratio,
@@ -125,7 +126,7 @@ impl Topic {
     pub(crate) fn order(&mut self, order: TopicOrder) {
         let Phase::Serving(serving) = &mut self.phase else { return order.refuse(&closing()) };
         match order {
-            TopicOrder::Log(to) => to.send(Ok(serving.appender.log().clone())),
+            TopicOrder::Log(to) => to.send(Ok(Arc::clone(serving.appender.log()))),
             TopicOrder::Terminate(to) => self.terminate(to),
             TopicOrder::Subscriptions(to) => {
                 to.send(Ok(self.subscriptions.keys().map(|name| name.to_string()).collect()))
@@ -149,7 +150,7 @@ impl Topic {
             let exists = Refusal::new(ServerError::NotAllowedError, "Subscription already exists for topic");
             return done.send(Err(exists));
         }
-        let log = serving.appender.log().clone();
+        let log = Arc::clone(serving.appender.log());
         self.start(&log, &name, true, Start::New(first, properties));
         if let Some(subscription) = self.subscriptions.get(name.as_str()) {
             subscription.handle.ready(done);

@@ -37,6 +37,7 @@ pub(super) struct StatsArgs {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::enum_variant_names)] // they are the original's names
 pub(super) enum Topics {
     /// List the topics of a namespace, every partition for itself.
     List {

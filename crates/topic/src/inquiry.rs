@@ -21,6 +21,9 @@ impl Topic {
     pub(crate) fn explain(&self, to: Reply<TopicReport>) {
         let Phase::Serving(serving) = &self.phase else { return };
         let state = match serving.appender.state() {
+            AppenderState::Idle if serving.appender.terminated().is_some() => {
+                "serving; terminated: it takes no more messages".to_owned()
+            }
             AppenderState::Idle => "serving; no ledger is open, the next message makes one".to_owned(),
             AppenderState::Writing(ledger) => format!("serving; writing ledger {ledger}"),
             AppenderState::Switching { since } => {

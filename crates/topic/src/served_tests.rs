@@ -184,6 +184,9 @@ async fn a_terminated_topic_refuses_producers_and_tells_consumers_when_they_have
     assert_eq!(terminated.wait().await, Ok(Ok(end)));
     client.wait(|item| matches!(item, ConnectionItem::ProducerClosed(_))).await;
     assert_eq!(ordered(&topic, TopicOrder::Terminate).await, Ok(end));
+    let (ask, mut report) = reply();
+    topic.explain(ask);
+    assert!(report.wait().await.unwrap().state.contains("terminated"));
 
     // It stays so when it is opened anew.
     let (done, mut closed) = reply();

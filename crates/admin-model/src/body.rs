@@ -14,6 +14,9 @@ pub enum InvalidBody {
     /// Not a number of partitions.
     #[error("the body is not a number of partitions")]
     NotPartitions,
+    /// Not a position in a topic.
+    #[error("the body is not a message id: expected ledgerId and entryId, \"earliest\" or \"latest\"")]
+    NotAMessageId,
 }
 
 /// An object; empty if there is no body. Fact: clients that have nothing to say send nothing, `null` or `{}`, and

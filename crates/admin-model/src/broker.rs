@@ -18,6 +18,16 @@ pub struct LookupData {
     pub native_url: String,
 }
 
+/// A broker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokerInfo {
+    /// Address of REST.
+    pub service_url: String,
+    /// Its name among brokers: host and port of REST.
+    pub broker_id: String,
+}
+
 /// The part of a broker's configuration that tools ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -5,13 +5,19 @@
 pub mod body;
 mod broker;
 mod explain;
+mod internal;
+mod message_id;
 mod schema;
+mod stats;
 
-pub use broker::{LookupData, RuntimeConfiguration};
+pub use broker::{BrokerInfo, LookupData, RuntimeConfiguration};
 pub use explain::{ConsumerReport, ProducerReport, SubscriptionReport, TopicReport};
+pub use internal::{CursorStats, InternalStats, LedgerStats, StoredCursor, StoredLedger, StoredPosition, StoredTopic};
+pub use message_id::{MessageIdData, ResetCursor};
 pub use schema::{
     GetAllVersionsSchemaResponse, GetSchemaResponse, LongSchemaVersion, PostSchemaPayload, PostSchemaResponse,
 };
+pub use stats::{ConsumerStats, PartitionedTopicStats, PublisherStats, SubscriptionStats, TopicStats, ratio};
 
 use serde::{Deserialize, Serialize};
 

@@ -9,12 +9,16 @@
 //! Start reading at `routes.rs`; `refusal.rs` is where facts become statuses.
 
 mod brokers;
+mod exposition;
+mod inspect;
+mod message;
 mod metrics;
 mod namespaces;
 mod refusal;
 mod request;
 mod routes;
 mod schemas;
+mod subscriptions;
 mod tenants;
 mod topics;
 
@@ -25,17 +29,20 @@ use geminga_broker::Broker;
 use geminga_env::{Env, OnPanic};
 use tokio::net::TcpListener;
 
+use crate::exposition::Scrapes;
+
 /// What handlers have at hand.
 #[derive(Clone, Debug)]
 struct Api {
     env: Env,
     broker: Broker,
     started: geminga_model::UnixMillis,
+    scrapes: Scrapes,
 }
 
 /// Answers requests on `listener` until the control scope is stopped.
 pub fn serve(env: &Env, broker: &Broker, listener: TcpListener) {
-    let api = Api { env: env.clone(), broker: broker.clone(), started: env.clock.wall() };
+    let api = Api { env: env.clone(), broker: broker.clone(), started: env.clock.wall(), scrapes: Scrapes::default() };
     let routes = routes::routes(api);
     let stop = env.control.stop_signal().clone();
     env.control.spawn("rest", OnPanic::ExitProcess, async move {

@@ -6,6 +6,8 @@ use std::path::Path;
 use geminga_disk::{Disk, OpenMode};
 use geminga_model::UnixMillis;
 
+use crate::exposition::escape;
+
 /// What the broker knows of itself.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -41,7 +43,7 @@ fn parse(status: &str) -> Process {
 /// Names are Pulsar's and those that Prometheus recommends for processes.
 pub(crate) fn render(facts: &Facts, process: &Process) -> String {
     let mut text = String::new();
-    let cluster = facts.cluster.replace('\\', "\\\\").replace('"', "\\\"");
+    let cluster = escape(&facts.cluster);
     let mut gauge = |name: &str, help: &str, labels: &str, value: &dyn std::fmt::Display| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{labels} {value}");
@@ -49,6 +51,8 @@ pub(crate) fn render(facts: &Facts, process: &Process) -> String {
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     let of_cluster = format!("{{cluster=\"{cluster}\"}}");
     gauge("geminga_build_info", "The version that runs.", &version, &1);
+    let of_version = format!("{{cluster=\"{cluster}\",version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    gauge("pulsar_version_info", "The version that runs, as Pulsar tells it.", &of_version, &1);
     gauge("pulsar_active_connections", "Clients that are connected.", &of_cluster, &facts.connections);
     gauge("pulsar_broker_topics_count", "Topics that are open.", &of_cluster, &facts.topics);
     let started = format!("{}.{:03}", facts.started.0.div_euclid(1000), facts.started.0.rem_euclid(1000));

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use geminga_admin_model::body;
 use geminga_model::{NamespaceName, TopicName};
-use geminga_records::Policies;
+use geminga_records::{BundlesData, Policies};
 use serde_json::Value;
 
 use crate::Api;
@@ -49,6 +49,16 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Refused> {
     api.broker.delete_namespace(&namespace, flags.force).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// How the namespace is divided.
+pub(crate) async fn bundles(
+    State(api): State<Api>,
+    OfNamespace(namespace): OfNamespace,
+) -> Result<Json<BundlesData>, Refused> {
+    api.broker.policies(&namespace).await?;
+    let bundles = api.broker.bundles(&namespace).await?;
+    Ok(Json(bundles.unwrap_or_else(|| BundlesData::even(1))))
 }
 
 /// All topics, every partition for itself.

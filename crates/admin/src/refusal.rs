@@ -62,7 +62,9 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::TopicNotFound(_)
         | AdminError::PartitionedTopicNotFound(_)
         | AdminError::SchemaNotFound
-        | AdminError::SchemaDeleted => StatusCode::NOT_FOUND,
+        | AdminError::SchemaDeleted
+        | AdminError::SubscriptionNotFound { .. }
+        | AdminError::MessageNotFound => StatusCode::NOT_FOUND,
         AdminError::TenantExists
         | AdminError::TenantHasNamespaces
         | AdminError::NamespaceExists
@@ -75,6 +77,7 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::IsNotPartitioned(_)
         | AdminError::IncompatibleSchema(_)
         | AdminError::BeingDeleted(_)
+        | AdminError::SubscriptionExists(_)
         | AdminError::Concurrent => StatusCode::CONFLICT,
         AdminError::NoClusters
         | AdminError::UnknownClusters(_)
@@ -85,13 +88,18 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::TopicName
         | AdminError::PartitionName(_)
         | AdminError::TopicInUse { .. }
-        | AdminError::TopicOpening(_) => StatusCode::PRECONDITION_FAILED,
+        | AdminError::TopicOpening(_)
+        | AdminError::SubscriptionBusy(_)
+        | AdminError::SubscriptionName => StatusCode::PRECONDITION_FAILED,
         AdminError::Bundles(_) | AdminError::SystemTopic(_) => StatusCode::BAD_REQUEST,
         AdminError::ClusterNotAllowed { .. } => StatusCode::FORBIDDEN,
-        AdminError::ForcedTenantDeletion => StatusCode::METHOD_NOT_ALLOWED,
+        AdminError::ForcedTenantDeletion | AdminError::NotOnPartitioned(_) => StatusCode::METHOD_NOT_ALLOWED,
         AdminError::PartitionCount(_) => StatusCode::NOT_ACCEPTABLE,
         AdminError::InvalidSchema(_) => StatusCode::UNPROCESSABLE_ENTITY,
         AdminError::NotInThisVersion(_) => StatusCode::NOT_IMPLEMENTED,
+        AdminError::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+        AdminError::Late(..) => StatusCode::GATEWAY_TIMEOUT,
+        AdminError::Refused(_) | AdminError::Unreadable(..) => StatusCode::INTERNAL_SERVER_ERROR,
         AdminError::Metadata(_) | AdminError::Record(..) | AdminError::ManagedLedger(_) => {
             StatusCode::INTERNAL_SERVER_ERROR
         }

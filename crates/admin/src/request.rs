@@ -1,8 +1,10 @@
 //! What requests are made of: names in paths, and flags in queries.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::str::FromStr;
 
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::{FromRequestParts, Path, RawPathParams};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use geminga_broker::AdminError;
@@ -74,23 +76,66 @@ impl<S: Send + Sync> FromRequestParts<S> for OfDomain {
     }
 }
 
+/// The decoded segments of a path, by name.
+#[derive(Debug)]
+pub(crate) struct Segments(BTreeMap<String, String>);
+
+impl Segments {
+    /// A text; empty if the path has no such segment.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// A number.
+    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Result<T, Refused> {
+        let text = self.text(name);
+        text.parse().map_err(|_| Refused::new(StatusCode::BAD_REQUEST, format!("{name} is not a number: {text}")))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Segments {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Segments, Refused> {
+        let bad = |error: &dyn Display| Refused::new(StatusCode::BAD_REQUEST, error.to_string());
+        let Path(segments) = Path::from_request_parts(parts, state).await.map_err(|error| bad(&error))?;
+        Ok(Segments(segments))
+    }
+}
+
 /// The flags that some requests have in their query.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Flags {
     /// Also if it is in use.
-    #[serde(deserialize_with = "flag")]
+    #[serde(deserialize_with = "flag", default)]
     pub(crate) force: bool,
     /// Also what the broker has for itself.
-    #[serde(deserialize_with = "flag")]
+    #[serde(deserialize_with = "flag", default)]
     pub(crate) include_system_topic: bool,
     /// As clients ask that would have a topic made that is missing.
-    #[serde(deserialize_with = "flag")]
+    #[serde(deserialize_with = "flag", default)]
     pub(crate) check_allow_auto_creation: bool,
+    /// Only the whole of a partitioned topic, if false.
+    #[serde(deserialize_with = "flag", default = "yes")]
+    pub(crate) per_partition: bool,
+    /// Without producers.
+    #[serde(deserialize_with = "flag", default)]
+    pub(crate) exclude_publishers: bool,
+    /// Without consumers.
+    #[serde(deserialize_with = "flag", default)]
+    pub(crate) exclude_consumers: bool,
+    /// A subscription that is the same in several clusters.
+    #[serde(deserialize_with = "flag", default)]
+    pub(crate) replicated: bool,
     /// Which of the addresses to answer with.
     pub(crate) listener_name: Option<String>,
     /// Topics of which domain.
     pub(crate) mode: Option<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Fact: as Java reads booleans, whatever is not "true" is false.

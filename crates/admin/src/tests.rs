@@ -6,21 +6,24 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use geminga_broker::{Broker, BrokerOptions};
-use geminga_env::Env;
+use geminga_env::{Env, Mailbox, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
-use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache};
+use geminga_managed_ledger::{AppenderEvent, AppenderSink, ManagedLedgers, Rollover, TailCache, open};
 use geminga_metastore::{Expected, memory};
+use geminga_model::Position;
 use geminga_records::{ClusterData, Quorum, paths};
 use geminga_session::SessionConfig;
 use geminga_topic::{ProducerNames, TopicOptions};
+use geminga_wire::encode_entry;
+use geminga_wire::proto::MessageMetadata;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
 
-struct Rest(Router);
+struct Rest(Router, ManagedLedgers);
 
 async fn rest() -> Rest {
     let env = Env::simulated(1);
@@ -37,6 +40,7 @@ async fn rest() -> Rest {
         rollover: Rollover::default(),
         cache: TailCache::new(1 << 20),
     };
+    let stored = ledgers.clone();
     let topics = TopicOptions {
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
@@ -53,7 +57,8 @@ async fn rest() -> Rest {
         ingress_bytes: 1 << 20,
     };
     let broker = Broker::new(env.clone(), metadata, options);
-    let rest = Rest(routes::routes(Api { started: env.clock.wall(), env, broker }));
+    let rest =
+        Rest(routes::routes(Api { started: env.clock.wall(), env, broker, scrapes: Scrapes::default() }), stored);
     rest.is("PUT", "tenants/t", r#"{"adminRoles":null,"allowedClusters":["standalone"]}"#, 204).await;
     rest.is("PUT", "namespaces/t/n", "", 204).await;
     rest
@@ -69,7 +74,7 @@ impl Rest {
         assert_eq!(ends, method == Method::DELETE);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let text = String::from_utf8(body.to_vec()).unwrap();
-        assert_eq!(text.is_empty(), status == StatusCode::NO_CONTENT, "{text}");
+        assert!(text.is_empty() || status != StatusCode::NO_CONTENT, "{text}");
         (status.as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
@@ -80,6 +85,38 @@ impl Rest {
         let reason = answer.get("reason").and_then(Value::as_str).unwrap_or_default();
         assert_eq!(reason.is_empty(), status < 300, "{method} {path}: {answer}");
         reason.to_owned()
+    }
+
+    /// Stores messages `m0`, `m1` and so on, a second apart, in a topic that is not open.
+    async fn store(&self, topic: &str, count: u64) -> Vec<Position> {
+        let (mailbox, mut inbox) = mailbox();
+        let name = topic.parse().unwrap();
+        let opened = open(&self.1, &name, true).await.unwrap();
+        let mut appender = opened.appender(Arc::new(ToInbox(mailbox)));
+        let now = self.1.env.clock.now();
+        for i in 0..count {
+            let metadata = MessageMetadata {
+                producer_name: "p".into(),
+                sequence_id: i,
+                publish_time: 1_700_000_000_000 + 1000 * i,
+                ..Default::default()
+            };
+            appender.append(now, encode_entry(&metadata, format!("m{i}").as_bytes())).unwrap();
+        }
+        let (mut stored, mut events) = (vec![], vec![]);
+        while stored.len() < usize::try_from(count).unwrap() {
+            appender.flush();
+            inbox.wait().await;
+            inbox.take(&mut events);
+            events.drain(..).for_each(|event| appender.handle_event(now, event));
+            appender.take_completed(&mut stored);
+        }
+        appender.close().await.unwrap();
+        stored
+    }
+
+    async fn backlog(&self, topic: &str) -> Value {
+        self.get(&format!("{topic}/stats")).await["subscriptions"]["s"]["msgBacklog"].clone()
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -242,6 +279,142 @@ async fn partitioned_topics() {
     rest.is("PUT", "persistent/t/n/c/partitions", "1", 204).await;
 }
 
+struct ToInbox(Mailbox<AppenderEvent>);
+
+impl AppenderSink for ToInbox {
+    fn deliver(&self, event: AppenderEvent) {
+        drop(self.0.push(event));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscriptions_of_a_topic() {
+    let rest = rest().await;
+    let stored = rest.store("persistent://t/n/a", 10).await;
+    let topic = "persistent/t/n/a";
+    assert_eq!(rest.get(&format!("{topic}/subscriptions")).await, json!([]));
+    let of = |what: &str| format!("{topic}/subscription/s{what}");
+    assert!(rest.is("POST", &of("/skip/1"), "", 404).await.contains("Subscription s not found"));
+    rest.is("PUT", &of(""), "\"earliest\"", 204).await;
+    assert_eq!(rest.is("PUT", &of(""), "", 409).await, "Subscription already exists for topic");
+    assert_eq!(rest.get(&format!("{topic}/subscriptions")).await, json!(["s"]));
+    assert_eq!(rest.backlog(topic).await, 10);
+    let explained = rest.get("/geminga/v1/explain/persistent/t/n/a/subscription/s").await;
+    assert_eq!((&explained["backlog"], &explained["why"]), (&json!(10), &json!("no consumer is connected")));
+    rest.is("GET", "/geminga/v1/explain/persistent/t/n/a/subscription/none", "", 404).await;
+    rest.is("GET", "/geminga/v1/explain/persistent/t/n/b/subscription/s", "", 404).await;
+    rest.is("GET", "/geminga/v1/explain/persistent/t/n/a/subscription/s/consumer/c", "", 404).await;
+    rest.is("POST", &of("/skip/3"), "", 204).await;
+    assert_eq!((rest.backlog(topic).await, rest.get(&of("/position/1")).await), (json!(7), json!("m3")));
+    assert_eq!(rest.get(&of("/position/7")).await, json!("m9"));
+    assert_eq!(rest.is("GET", &of("/position/8"), "", 404).await, "Message not found");
+    rest.is("GET", &of("/position/x"), "", 400).await;
+    rest.is("POST", &of("/skip_all"), "", 204).await;
+    assert_eq!(rest.backlog(topic).await, 0);
+    for (path, body, first) in [
+        ("/resetcursor/1700000000000".to_owned(), String::new(), "m0"),
+        ("/resetcursor/1700000004500".to_owned(), String::new(), "m5"),
+        ("/resetcursor".to_owned(), format!(r#"{{"ledgerId":{},"entryId":2}}"#, stored[2].ledger), "m2"),
+        (
+            "/resetcursor".to_owned(),
+            format!(r#"{{"ledgerId":{},"entryId":2,"excluded":true}}"#, stored[2].ledger),
+            "m3",
+        ),
+        ("/resetcursor".to_owned(), "\"earliest\"".to_owned(), "m0"),
+    ] {
+        rest.is("POST", &of(&path), &body, 204).await;
+        assert_eq!(rest.get(&of("/position/1")).await, first, "{path} {body}");
+    }
+    rest.is("POST", &of("/resetcursor"), "", 400).await;
+    rest.is("POST", &of("/resetcursor"), "{}", 400).await;
+
+    // What was done is stored: the topic opened anew knows it.
+    rest.is("POST", &of("/skip/4"), "", 204).await;
+    rest.is("PUT", &format!("{topic}/unload"), "", 204).await;
+    let report = rest.get("/geminga/v1/explain/persistent/t/n/a").await;
+    assert!(report["state"].as_str().unwrap().starts_with("not open"), "{report}");
+    let closed = rest.get(&format!("{topic}/stats")).await;
+    assert_eq!(closed["storageSize"].as_u64().map(|size| size > 200), Some(true), "{closed}");
+    assert!(closed["subscriptions"]["s"].is_object(), "{closed}");
+    assert_eq!(rest.get(&of("/position/1")).await, "m4");
+    assert_eq!(rest.backlog(topic).await, 6);
+    rest.is("DELETE", &of(""), "", 204).await;
+    rest.is("DELETE", &of(""), "", 404).await;
+    assert_eq!(rest.get(&format!("{topic}/subscriptions")).await, json!([]));
+    rest.is("PUT", &of("?replicated=true"), "", 501).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_topic_tells() {
+    let rest = rest().await;
+    let stored = rest.store("persistent://t/n/a", 3).await;
+    let topic = "persistent/t/n/a";
+    rest.is("GET", "persistent/t/n/none/stats", "", 404).await;
+    rest.is("GET", "persistent/t/n/none/lastMessageId", "", 404).await;
+    let ledger = stored[2].ledger.0;
+    let id = |entry: i64| json!({"ledgerId": ledger, "entryId": entry, "partitionIndex": -1});
+    assert_eq!(rest.get(&format!("{topic}/lastMessageId")).await, id(2));
+    assert_eq!(rest.get(&format!("{topic}/messageid/1700000000001")).await, id(1));
+    assert_eq!(rest.get(&format!("{topic}/messageid/1800000000000")).await, "");
+    assert_eq!(rest.get(&format!("{topic}/ledger/{ledger}/entry/1")).await, "m1");
+    rest.is("GET", &format!("{topic}/ledger/{ledger}/entry/3"), "", 404).await;
+    let stats = rest.get(&format!("{topic}/stats")).await;
+    assert_eq!((&stats["msgInCounter"], &stats["deduplicationStatus"]), (&json!(0), &json!("Disabled")), "{stats}");
+    let internal = rest.get(&format!("{topic}/internalStats")).await;
+    assert_eq!((&internal["numberOfEntries"], &internal["state"]), (&json!(3), &json!("ClosedLedger")), "{internal}");
+    let info = rest.get(&format!("{topic}/internal-info")).await;
+    assert_eq!(info["ledgers"][0]["entries"], 3, "{info}");
+    let metrics = rest.get("/metrics").await;
+    let line = "pulsar_storage_size{cluster=\"standalone\",namespace=\"t/n\",topic=\"persistent://t/n/a\"} ";
+    assert!(metrics.as_str().unwrap().contains(line), "{metrics}");
+
+    let (status, end) = rest.ask("POST", &format!("{topic}/terminate"), "").await;
+    assert_eq!((status, end), (200, id(2)));
+    let (status, end) = rest.ask("POST", &format!("{topic}/terminate"), "").await;
+    assert_eq!((status, end), (200, id(2)));
+    assert_eq!(rest.get(&format!("{topic}/internalStats")).await["state"], "Terminated");
+    assert_eq!(rest.get(&format!("{topic}/internal-info")).await["terminatedPosition"]["entryId"], 2);
+    rest.is("PUT", &format!("{topic}/unload"), "", 204).await;
+    assert_eq!(rest.get(&format!("{topic}/internalStats")).await["state"], "Terminated");
+    rest.is("PUT", "persistent/t/n/none/unload", "", 404).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn operations_reach_every_partition() {
+    let rest = rest().await;
+    rest.is("PUT", "persistent/t/n/p/partitions", "2", 204).await;
+    for index in 0..2 {
+        rest.store(&format!("persistent://t/n/p-partition-{index}"), 2 + index).await;
+    }
+    let of = |what: &str| format!("persistent/t/n/p/subscription/s{what}");
+    rest.is("PUT", &of(""), "\"earliest\"", 204).await;
+    rest.is("PUT", &of(""), "\"earliest\"", 409).await;
+    assert_eq!(rest.get("persistent/t/n/p/subscriptions").await, json!(["s"]));
+    let stats = rest.get("persistent/t/n/p/partitioned-stats").await;
+    assert_eq!((&stats["subscriptions"]["s"]["msgBacklog"], &stats["metadata"]["partitions"]), (&json!(5), &json!(2)));
+    assert_eq!(stats["partitions"].as_object().unwrap().len(), 2);
+    assert_eq!(rest.get("persistent/t/n/p/partitioned-stats?perPartition=false").await["partitions"], json!({}));
+    rest.is("POST", &of("/skip_all"), "", 204).await;
+    let backlog = |stats: Value| stats["subscriptions"]["s"]["msgBacklog"].clone();
+    assert_eq!(backlog(rest.get("persistent/t/n/p/partitioned-stats").await), 0);
+    rest.is("POST", &of("/resetcursor/0"), "", 204).await;
+    assert_eq!(backlog(rest.get("persistent/t/n/p/partitioned-stats").await), 5);
+    for (method, path) in [
+        ("POST", of("/skip/1")),
+        ("GET", of("/position/1")),
+        ("GET", "persistent/t/n/p/lastMessageId".to_owned()),
+        ("POST", "persistent/t/n/p/terminate".to_owned()),
+    ] {
+        rest.is(method, &path, "", 405).await;
+    }
+    rest.is("PUT", "persistent/t/n/p/unload", "", 204).await;
+    let (status, ends) = rest.ask("POST", "persistent/t/n/p/terminate/partitions", "").await;
+    assert_eq!((status, &ends["1"]["entryId"], &ends["1"]["partitionIndex"]), (200, &json!(2), &json!(1)));
+    rest.is("DELETE", &of(""), "", 204).await;
+    rest.is("DELETE", &of(""), "", 404).await;
+    rest.is("GET", "persistent/t/n/p/stats", "", 404).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn schemas() {
     let rest = rest().await;
@@ -303,6 +476,13 @@ async fn schemas() {
 async fn the_broker_itself() {
     let rest = rest().await;
     assert_eq!(rest.get("brokers/health").await, "ok");
+    assert_eq!(rest.get("brokers/ready").await, "ok");
+    assert_eq!(rest.get("brokers/version").await, env!("CARGO_PKG_VERSION"));
+    assert_eq!(rest.get("brokers").await, json!(["localhost:8080"]));
+    assert_eq!(rest.get("brokers/standalone").await, json!(["localhost:8080"]));
+    rest.is("GET", "brokers/nowhere", "", 404).await;
+    assert_eq!(rest.get("brokers/leaderBroker").await["brokerId"], "localhost:8080");
+    assert_eq!(rest.get("namespaces/t/n/bundles").await["numBundles"], 4);
     assert_eq!(rest.get("brokers/configuration/runtime").await, json!({"clusterName": "standalone"}));
     let (pulsar, http) = ("pulsar://localhost:6650", "http://localhost:8080");
     let found = rest.get("/lookup/v2/topic/persistent/t/n/a?authoritative=false").await;
@@ -327,7 +507,8 @@ async fn all_else_is_not_there() {
         ("POST", "namespaces/t/n/retention"),
         ("GET", "segments/t/n"),
         ("DELETE", "clusters/standalone"),
-        ("GET", "persistent/t/n/a/stats"),
+        ("GET", "persistent/t/n/a/examinemessage"),
+        ("PUT", "persistent/t/n/a/compaction"),
     ] {
         let reason = rest.is(method, path, "", 404).await;
         assert!(reason.contains("not in this version"), "{reason}");

@@ -5,16 +5,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use geminga_admin_model::{TopicReport, body};
+use geminga_admin_model::{ConsumerReport, SubscriptionReport, TopicReport, body};
 use geminga_model::{Domain, TopicName};
 use geminga_records::PartitionedTopicMetadata;
 use serde_json::{Map, Value};
 
 use crate::Api;
 use crate::refusal::Refused;
-use crate::request::{Flags, OfDomain, OfNamespace, OfTopic};
+use crate::request::{Flags, OfDomain, OfNamespace, OfTopic, Segments};
 
 /// How long an owner may take to explain itself.
 const EXPLAIN_DEADLINE: Duration = Duration::from_secs(1);
@@ -103,20 +102,56 @@ pub(crate) async fn delete_partitioned(
 }
 
 /// What a topic that is open is doing. Asking never opens it.
-pub(crate) async fn explain(State(api): State<Api>, OfTopic(topic): OfTopic) -> Response {
-    let deadline = api.env.clock.now() + EXPLAIN_DEADLINE;
-    let report = tokio::select! {
-        biased;
-        report = api.broker.explain_topic(&topic) => report,
-        () = api.env.clock.sleep_until(deadline) => {
-            let reason = format!("{topic} did not answer within {EXPLAIN_DEADLINE:?}");
-            return Refused::new(StatusCode::GATEWAY_TIMEOUT, reason).into_response();
-        }
-    };
+pub(crate) async fn explain(State(api): State<Api>, OfTopic(topic): OfTopic) -> Result<Json<TopicReport>, Refused> {
     let closed = || TopicReport {
         topic: topic.to_string(),
         state: "not open: it does not exist, or nobody has used it since the start".to_owned(),
         ..TopicReport::default()
     };
-    Json(report.unwrap_or_else(closed)).into_response()
+    Ok(Json(report(&api, &topic).await?.unwrap_or_else(closed)))
+}
+
+async fn report(api: &Api, topic: &TopicName) -> Result<Option<TopicReport>, Refused> {
+    let deadline = api.env.clock.now() + EXPLAIN_DEADLINE;
+    tokio::select! {
+        biased;
+        report = api.broker.explain_topic(topic) => Ok(report),
+        () = api.env.clock.sleep_until(deadline) => {
+            let reason = format!("{topic} did not answer within {EXPLAIN_DEADLINE:?}");
+            Err(Refused::new(StatusCode::GATEWAY_TIMEOUT, reason))
+        }
+    }
+}
+
+/// What a subscription of an open topic is doing, and why it does not go on.
+pub(crate) async fn explain_subscription(
+    State(api): State<Api>,
+    OfTopic(topic): OfTopic,
+    at: Segments,
+) -> Result<Json<SubscriptionReport>, Refused> {
+    let name = at.text("subscription");
+    let Some(report) = report(&api, &topic).await? else {
+        let reason = format!("{topic} is not open: it does not exist, or nobody has used it since the start");
+        return Err(Refused::new(StatusCode::NOT_FOUND, reason));
+    };
+    let found = report.subscriptions.into_iter().find(|subscription| subscription.name == name);
+    let none = || format!("Subscription {name} not found for topic {topic}, which is {}", report.state);
+    found.map(Json).ok_or_else(|| Refused::new(StatusCode::NOT_FOUND, none()))
+}
+
+/// The consumers of that name, and why each is sent nothing now. Names need not be different.
+pub(crate) async fn explain_consumer(
+    state: State<Api>,
+    topic: OfTopic,
+    at: Segments,
+) -> Result<Json<Vec<ConsumerReport>>, Refused> {
+    let name = at.text("consumer").to_owned();
+    let Json(subscription) = explain_subscription(state, topic, at).await?;
+    let named = |consumer: &ConsumerReport| consumer.name == name;
+    let found: Vec<ConsumerReport> = subscription.consumers.into_iter().filter(named).collect();
+    if found.is_empty() {
+        let reason = format!("Consumer {name} not found on subscription {}", subscription.name);
+        return Err(Refused::new(StatusCode::NOT_FOUND, reason));
+    }
+    Ok(Json(found))
 }

@@ -1,8 +1,10 @@
 //! Why something about clusters, tenants, namespaces and topics was not done.
 
+use std::time::Duration;
+
 use geminga_managed_ledger::ManagedLedgerError;
 use geminga_metastore::MetadataError;
-use geminga_model::{NamespaceName, TopicName};
+use geminga_model::{NamespaceName, Position, TopicName};
 use geminga_records::RecordError;
 use geminga_schema::{Incompatible, InvalidSchema};
 use geminga_session::Refusal;
@@ -135,6 +137,41 @@ pub enum AdminError {
     /// Somebody else does so at this moment.
     #[error("{0} is being deleted already")]
     BeingDeleted(String),
+    /// There is no such subscription.
+    #[error("Subscription {subscription} not found for topic {topic}")]
+    SubscriptionNotFound {
+        /// The topic.
+        topic: TopicName,
+        /// The subscription.
+        subscription: String,
+    },
+    /// There is one already.
+    #[error("{0}")]
+    SubscriptionExists(String),
+    /// Consumers are connected, or it is being moved.
+    #[error("{0}")]
+    SubscriptionBusy(String),
+    /// A subscription must have a name.
+    #[error("Subscription name is empty")]
+    SubscriptionName,
+    /// There is no such message.
+    #[error("Message not found")]
+    MessageNotFound,
+    /// What is stored cannot be understood; a client could not either.
+    #[error("the entry {0} cannot be read: {1}")]
+    Unreadable(Position, String),
+    /// Only a single partition can do this.
+    #[error("{0} on a partitioned topic is not allowed: ask for a partition")]
+    NotOnPartitioned(&'static str),
+    /// The topic is just closing. Try again.
+    #[error("{0}")]
+    NotReady(String),
+    /// The topic did not answer. It may still do what was asked.
+    #[error("{0} did not answer within {1:?}")]
+    Late(TopicName, Duration),
+    /// The topic refuses.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
     /// Something that a later version does.
     #[error("{0}: not in this version")]
     NotInThisVersion(String),

@@ -464,6 +464,7 @@ impl Connection {
                 self.session.handle_topics_changed(watcher, new, deleted, hash);
                 self.told_watchers.push(watcher);
             }
+            ConnectionItem::EndOfTopic(key) => self.session.handle_end_of_topic(key),
             ConnectionItem::Answer(request, answer) => self.session.handle_answer(request, answer),
         }
         // Replies of the session and deliveries share the outbox, in the order in which they came.

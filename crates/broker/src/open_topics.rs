@@ -63,6 +63,12 @@ impl OpenTopics {
         self.0.lock().topics.get(name).filter(|topic| !topic.is_gone()).cloned()
     }
 
+    /// Those that are open, or being opened.
+    #[must_use]
+    pub fn all(&self) -> Vec<TopicHandle> {
+        self.0.lock().topics.values().filter(|topic| !topic.is_gone()).cloned().collect()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -33,7 +33,7 @@ pub(crate) fn is_system_topic(topic: &TopicName) -> bool {
 }
 
 /// Fact: cursors that the broker keeps for itself begin so, and are not subscriptions.
-fn is_system_cursor(name: &str) -> bool {
+pub(crate) fn is_system_cursor(name: &str) -> bool {
     name.starts_with("pulsar.repl.") || matches!(name, "pulsar.dedup" | "__compaction")
 }
 

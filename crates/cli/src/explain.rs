@@ -3,8 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use geminga_admin_model::{Reason, TopicReport};
+use geminga_admin_model::{ConsumerReport, Reason, SubscriptionReport, TopicReport};
 use geminga_model::TopicName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::admin::encode;
 
 /// Options of `geminga explain`.
 #[derive(Debug, Args)]
@@ -27,19 +31,43 @@ enum What {
         /// The topic's name, full or short.
         topic: String,
     },
+    /// A subscription of a topic that is open, and what keeps it from going on.
+    Subscription {
+        /// The topic's name, full or short.
+        topic: String,
+        /// The subscription.
+        subscription: String,
+    },
+    /// The consumers of that name on a subscription, and why each is sent nothing now.
+    Consumer {
+        /// The topic's name, full or short.
+        topic: String,
+        /// The subscription.
+        subscription: String,
+        /// The consumer's name.
+        consumer: String,
+    },
 }
 
 /// Asks and prints. Exit code 1 if the server cannot be asked or refuses.
 #[must_use]
 pub fn run_explain(args: &ExplainArgs) -> ExitCode {
-    let What::Topic { topic } = &args.what;
-    match ask(&args.admin_url, topic) {
-        Ok(report) if args.json => {
-            println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
-            ExitCode::SUCCESS
+    let answered = match &args.what {
+        What::Topic { topic } => told(args, topic, "", |report: &TopicReport| render(report)),
+        What::Subscription { topic, subscription } => {
+            let path = format!("/subscription/{}", encode(subscription));
+            told(args, topic, &path, |report: &SubscriptionReport| of_subscription(report).join("\n") + "\n")
         }
-        Ok(report) => {
-            print!("{}", render(&report));
+        What::Consumer { topic, subscription, consumer } => {
+            let path = format!("/subscription/{}/consumer/{}", encode(subscription), encode(consumer));
+            told(args, topic, &path, |found: &Vec<ConsumerReport>| {
+                found.iter().map(|report| of_consumer(report).trim_start().to_owned() + "\n").collect()
+            })
+        }
+    };
+    match answered {
+        Ok(text) => {
+            print!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -49,9 +77,20 @@ pub fn run_explain(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-fn ask(admin_url: &str, topic: &str) -> Result<TopicReport, String> {
+/// The answer as text for a person, or as JSON.
+fn told<T: Serialize + DeserializeOwned>(
+    args: &ExplainArgs,
+    topic: &str,
+    path: &str,
+    text: impl FnOnce(&T) -> String,
+) -> Result<String, String> {
+    let report: T = ask(&args.admin_url, topic, path)?;
+    Ok(if args.json { serde_json::to_string_pretty(&report).unwrap_or_default() + "\n" } else { text(&report) })
+}
+
+fn ask<T: DeserializeOwned>(admin_url: &str, topic: &str, path: &str) -> Result<T, String> {
     let name: TopicName = topic.parse().map_err(|error| format!("{error}"))?;
-    let url = format!("{}/geminga/v1/explain/{}", admin_url.trim_end_matches('/'), name.rest_path());
+    let url = format!("{}/geminga/v1/explain/{}{path}", admin_url.trim_end_matches('/'), name.rest_path());
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let mut response = agent.get(&url).call().map_err(|error| {
         format!("cannot ask {admin_url}: {error}. Is the server running, and is this its REST address (--admin-url)?")
@@ -79,28 +118,31 @@ fn render(report: &TopicReport) -> String {
         ));
     }
     for subscription in &report.subscriptions {
-        let kept = if subscription.durable { "durable" } else { "not stored" };
-        lines.push(format!("subscription   {} ({}, {kept})", subscription.name, subscription.kind));
-        lines.push(format!("  consumed up to {}, read up to {}", subscription.mark_delete, subscription.read_position));
-        lines.push(format!(
-            "  backlog {} entries, {} acked out of order",
-            subscription.backlog, subscription.acked_beyond
-        ));
-        lines.extend(subscription.why.iter().map(|why| format!("  {why}")));
-        for consumer in &subscription.consumers {
-            lines.push(format!(
-                "  consumer {} from {}: {} permits, {} unacked; {}",
-                consumer.name, consumer.address, consumer.permits, consumer.unacked, consumer.why
-            ));
-        }
+        lines.extend(of_subscription(subscription));
     }
     lines.iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn of_subscription(subscription: &SubscriptionReport) -> Vec<String> {
+    let kept = if subscription.durable { "durable" } else { "not stored" };
+    let mut lines = vec![
+        format!("subscription   {} ({}, {kept})", subscription.name, subscription.kind),
+        format!("  consumed up to {}, read up to {}", subscription.mark_delete, subscription.read_position),
+        format!("  backlog {} entries, {} acked out of order", subscription.backlog, subscription.acked_beyond),
+    ];
+    lines.extend(subscription.why.iter().map(|why| format!("  {why}")));
+    lines.extend(subscription.consumers.iter().map(of_consumer));
+    lines
+}
+
+fn of_consumer(consumer: &ConsumerReport) -> String {
+    let ConsumerReport { name, address, permits, unacked, why } = consumer;
+    format!("  consumer {name} from {address}: {permits} permits, {unacked} unacked; {why}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use geminga_admin_model::{ConsumerReport, SubscriptionReport};
 
     #[test]
     fn a_report_names_the_culprit() {
@@ -126,6 +168,6 @@ mod tests {
 
     #[test]
     fn a_bad_name_is_refused_before_anything_is_asked() {
-        assert!(ask("http://localhost:1", "a/b").unwrap_err().contains("invalid topic name"));
+        assert!(ask::<TopicReport>("http://localhost:1", "a/b", "").unwrap_err().contains("invalid topic name"));
     }
 }

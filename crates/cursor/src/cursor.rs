@@ -130,6 +130,36 @@ impl Cursor {
         extents.count(self.mark_delete, extents.end()).saturating_sub(holes)
     }
 
+    /// The `n`th entry, from 1, after the mark-delete position that is not wholly acked; `None` if there are fewer.
+    #[must_use]
+    pub fn nth_unacked(&self, n: u64, extents: &Extents) -> Option<Position> {
+        let mut left = i64::try_from(n).ok()?.max(1);
+        for (ledger, entries) in extents.iter().filter(|(ledger, _)| *ledger >= self.mark_delete.ledger) {
+            let first = if ledger == self.mark_delete.ledger { self.mark_delete.entry.0.saturating_add(1) } else { 0 };
+            let acked = self.acked.get(&ledger);
+            let unacked_through = |entry: i64| {
+                let rank = acked.map_or(0, |acked| acked.rank(u32::try_from(entry).unwrap_or(u32::MAX)));
+                entry - first + 1 - i64::try_from(rank).unwrap_or(i64::MAX)
+            };
+            let unacked = if entries > first { unacked_through(entries - 1) } else { 0 };
+            if unacked < left {
+                left -= unacked;
+                continue;
+            }
+            let (mut low, mut high) = (first, entries - 1);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if unacked_through(middle) < left {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+            }
+            return Some(Position { ledger, entry: EntryId(low) });
+        }
+        None
+    }
+
     /// Acked entries beyond the mark-delete position.
     #[must_use]
     pub fn acked_beyond(&self) -> u64 {

@@ -107,6 +107,10 @@ proptest! {
                 prop_assert_eq!(left, model.left.get(&position).map(|left| vec![*left]));
             }
             prop_assert_eq!(cursor.backlog(&extents), 78 - model.acked.len() as u64);
+            let unacked = all().into_iter().filter(|position| !model.acked.contains(position));
+            for (n, position) in (1..).zip(unacked.map(Some).chain([None])) {
+                prop_assert_eq!(cursor.nth_unacked(n, &extents), position);
+            }
             let next = extents.next(cursor.mark_delete());
             prop_assert!(next.is_none_or(|next| !cursor.is_acked(next)), "mark-delete stops short of {:?}", next);
         }

@@ -343,6 +343,8 @@ impl Dispatcher {
 
     /// Everything up to `position` is acked.
     pub fn acked_through(&mut self, position: Position) {
+        // Who skips messages also skips reading them.
+        self.read_after = self.read_after.max(position);
         self.replay.remove_through(position);
         self.redeliveries = self.redeliveries.split_off(&position.next());
         for consumer in &mut self.consumers {

@@ -42,6 +42,7 @@ enum Event {
     Switched(Result<Box<Switched>, ManagedLedgerError>),
     Trimmed(Result<Trimmed, ManagedLedgerError>),
     Properties(Result<(ManagedLedgerInfo, Version), ManagedLedgerError>),
+    Terminated(Result<Box<Switched>, ManagedLedgerError>),
 }
 
 /// The owner of an appender: takes its events into the owner's mailbox.
@@ -118,6 +119,8 @@ pub struct Appender {
     trim_to: Option<LedgerId>,
     /// Properties that are not stored yet.
     properties: Vec<(String, String)>,
+    /// The topic is to end when what was taken in is stored.
+    terminating: bool,
 }
 
 impl Appender {
@@ -140,6 +143,7 @@ impl Appender {
             lost: None,
             trim_to: None,
             properties: Vec::new(),
+            terminating: false,
         }
     }
 
@@ -177,8 +181,11 @@ impl Appender {
     /// Takes an entry in.
     ///
     /// # Errors
-    /// Gives the payload back if the appender failed or is closed.
+    /// Gives the payload back if the appender failed, is closed, or the topic is terminated.
     pub fn append(&mut self, now: Instant, payload: Bytes) -> Result<(), Bytes> {
+        if self.terminating || self.info.terminated.is_some() {
+            return Err(payload);
+        }
         match &mut self.state {
             State::Failed(_) | State::Closed => return Err(payload),
             State::Writing(current) => {
@@ -242,6 +249,54 @@ impl Appender {
             Event::Switched(switched) => self.handle_switched(now, switched),
             Event::Trimmed(trimmed) => self.handle_trimmed(now, trimmed),
             Event::Properties(written) => self.handle_properties(now, written),
+            Event::Terminated(switched) => self.handle_terminated(switched),
+        }
+    }
+
+    /// The last position of the topic for ever, if it is terminated.
+    #[must_use]
+    pub fn terminated(&self) -> Option<Position> {
+        self.info.terminated
+    }
+
+    /// Ends the topic for ever: nothing more is taken in, and when all that was is stored, so is that it is the end. Then
+    /// [`Appender::terminated`] tells it.
+    pub fn terminate(&mut self, now: Instant) {
+        self.terminating = true;
+        self.terminate_if_stored(now);
+    }
+
+    fn terminate_if_stored(&mut self, now: Instant) {
+        let wanted = self.terminating && self.info.terminated.is_none() && !self.list_busy;
+        if !wanted || self.pending() > 0 || !matches!(self.state, State::Idle | State::Writing(_)) {
+            return;
+        }
+        let ending = match std::mem::replace(&mut self.state, State::Switching { since: now }) {
+            State::Writing(current) => Ending::Close(current.writer.ledger(), Box::pin(current.writer.close())),
+            _ => Ending::Nothing,
+        };
+        let info = ManagedLedgerInfo { terminated: Some(self.log.last_confirmed()), ..self.info.clone() };
+        self.list_busy = true;
+        let procedure = switch(self.ledgers.clone(), self.topic.clone(), info, self.version, ending, None);
+        let sink = Arc::clone(&self.sink);
+        self.ledgers.env.control.spawn("terminate", OnPanic::ExitProcess, async move {
+            sink.deliver(AppenderEvent(Event::Terminated(procedure.await.map(Box::new))));
+        });
+    }
+
+    fn handle_terminated(&mut self, switched: Result<Box<Switched>, ManagedLedgerError>) {
+        self.list_busy = false;
+        if !matches!(self.state, State::Switching { .. }) {
+            return;
+        }
+        match switched {
+            Ok(switched) => {
+                self.info = switched.info;
+                self.version = switched.version;
+                self.state = State::Idle;
+                self.work_on_list();
+            }
+            Err(why) => self.fail(why),
         }
     }
 
@@ -301,6 +356,7 @@ impl Appender {
             self.recover_if_lost();
         } else {
             self.switch_if_drained(now);
+            self.terminate_if_stored(now);
         }
     }
 
@@ -438,6 +494,7 @@ impl Appender {
         }
         self.state = State::Writing(current);
         self.request_next_if_full(now);
+        self.terminate_if_stored(now);
         self.work_on_list();
     }
 
@@ -488,6 +545,7 @@ impl Appender {
         self.recover_if_lost();
         self.switch_if_drained(now);
         self.start_if_idle(now);
+        self.terminate_if_stored(now);
         self.work_on_list();
     }
 

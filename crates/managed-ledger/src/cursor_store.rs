@@ -192,6 +192,15 @@ pub async fn delete_cursor(
 }
 
 impl CursorStore {
+    /// The ledger that states are appended to, if there is one.
+    #[must_use]
+    pub fn ledger(&self) -> Option<LedgerId> {
+        match &self.state {
+            State::Writing { writer, .. } | State::Naming(writer) => Some(writer.ledger()),
+            _ => None,
+        }
+    }
+
     /// The subscription's properties.
     #[must_use]
     pub fn properties(&self) -> &[(String, String)] {

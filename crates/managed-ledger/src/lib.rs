@@ -18,6 +18,7 @@ mod error;
 mod log;
 mod open;
 mod options;
+mod stored;
 mod switch;
 mod trim;
 
@@ -28,6 +29,7 @@ pub use error::ManagedLedgerError;
 pub use log::{CachedRead, Log, LogEntry};
 pub use open::{Opened, delete, list_cursors, open};
 pub use options::{ManagedLedgers, Rollover};
+pub use stored::{StoredCursorNode, StoredLog, read_stored};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The read side of a topic's log, shared by its subscriptions.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -44,13 +45,51 @@ pub struct Log {
 #[derive(Debug, Default)]
 struct State {
     extents: Extents,
+    /// Payload bytes of each ledger's confirmed entries.
+    sizes: BTreeMap<LedgerId, u64>,
     metadata: BTreeMap<LedgerId, Arc<LedgerMetadata>>,
     tail: VecDeque<LogEntry>,
 }
 
 impl Log {
-    pub(crate) fn new(ledgers: LedgerClient, cache: Arc<TailCache>, extents: Extents) -> Arc<Log> {
-        Arc::new(Log { ledgers, cache, state: Mutex::new(State { extents, ..State::default() }) })
+    pub(crate) fn new(
+        ledgers: LedgerClient,
+        cache: Arc<TailCache>,
+        extents: Extents,
+        sizes: BTreeMap<LedgerId, u64>,
+    ) -> Arc<Log> {
+        Arc::new(Log { ledgers, cache, state: Mutex::new(State { extents, sizes, ..State::default() }) })
+    }
+
+    /// Payload bytes of each ledger, oldest first.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(LedgerId, u64)> {
+        self.state.lock().sizes.iter().map(|(ledger, bytes)| (*ledger, *bytes)).collect()
+    }
+
+    /// Payload bytes of the topic.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.state.lock().sizes.values().sum()
+    }
+
+    /// About how many payload bytes lie after `position`: of its own ledger a share by the number of entries.
+    #[must_use]
+    pub fn size_after(&self, position: Position) -> u64 {
+        let state = self.state.lock();
+        let later = state.sizes.range((Bound::Excluded(position.ledger), Bound::Unbounded)).map(|(_, bytes)| *bytes);
+        let entries = state.extents.entries(position.ledger).unwrap_or(0);
+        let left = entries.saturating_sub(position.entry.0.saturating_add(1)).clamp(0, entries.max(0));
+        let own = state.sizes.get(&position.ledger).copied().unwrap_or(0);
+        let share = u128::from(own) * u128::from(left.unsigned_abs()) / u128::from(entries.max(1).unsigned_abs());
+        later.sum::<u64>() + u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the topic has an entry at `position`.
+    #[must_use]
+    pub fn has(&self, position: Position) -> bool {
+        position.entry >= EntryId(0)
+            && self.with_extents(|extents| extents.entries(position.ledger).is_some_and(|n| position.entry.0 < n))
     }
 
     /// Runs `with` on the ledgers and the numbers of their confirmed entries. Keep it short: the topic waits.
@@ -125,6 +164,7 @@ impl Log {
         let mut state = self.state.lock();
         for ledger in ledgers {
             state.extents.remove(*ledger);
+            state.sizes.remove(ledger);
             state.metadata.remove(ledger);
         }
         let State { tail, extents, .. } = &mut *state;
@@ -141,9 +181,10 @@ impl Log {
     /// Entries of one ledger were confirmed, in order.
     pub(crate) fn confirmed(self: &Arc<Log>, entries: &mut Vec<LogEntry>) {
         let Some(last) = entries.last().map(|entry| entry.position) else { return };
-        let bytes = entries.iter().map(|entry| entry.payload.len()).sum();
+        let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
         {
             let mut state = self.state.lock();
+            *state.sizes.entry(last.ledger).or_default() += bytes as u64;
             state.extents.set(last.ledger, last.entry.0 + 1);
             state.tail.extend(entries.drain(..));
         }

@@ -1,5 +1,6 @@
 //! Opening a topic's log, which takes it away from everyone else.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use geminga_cursor::Extents;
@@ -64,10 +65,12 @@ pub async fn open(ledgers: &ManagedLedgers, topic: &TopicName, create: bool) -> 
         ledgers.metadata.put(&path, info.encode(), Expected::Version(version)).await?
     };
     let mut extents = Extents::default();
-    for LedgerInfo { ledger, entries, .. } in &info.ledgers {
+    let mut sizes = BTreeMap::new();
+    for LedgerInfo { ledger, entries, size, .. } in &info.ledgers {
         extents.set(*ledger, entries.unwrap_or(0));
+        sizes.insert(*ledger, u64::try_from(size.unwrap_or(0)).unwrap_or(0));
     }
-    let log = Log::new(ledgers.ledgers.clone(), Arc::clone(&ledgers.cache), extents);
+    let log = Log::new(ledgers.ledgers.clone(), Arc::clone(&ledgers.cache), extents, sizes);
     Ok(Opened { log, info, version, topic: topic.clone(), ledgers: ledgers.clone() })
 }
 

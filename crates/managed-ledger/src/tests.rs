@@ -244,6 +244,53 @@ async fn without_bookies_appends_wait_and_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_terminated_topic_stays_so() {
+    let bench = bench(1000);
+    let mut topic = bench.open().await;
+    topic.append(payloads(0..3));
+    let now = topic.env.clock.now();
+    topic.appender.terminate(now);
+    assert!(topic.appender.append(now, Bytes::from_static(b"late")).is_err());
+    topic.until(|topic| topic.appender.terminated().is_some()).await;
+    assert_eq!(topic.completed.len(), 3);
+    let end = topic.completed.last().copied();
+    assert_eq!((topic.appender.terminated(), bench.list().await.terminated), (end, end));
+    topic.appender.close().await.unwrap();
+
+    let mut topic = bench.open().await;
+    assert_eq!(topic.appender.terminated(), end);
+    assert!(topic.appender.append(now, Bytes::from_static(b"late")).is_err());
+    assert_eq!(bench.read_all(topic.appender.log()).await, payloads(0..3));
+    topic.appender.close().await.unwrap();
+    assert_eq!(bench.list().await.ledgers.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_without_messages_can_be_terminated() {
+    let bench = bench(1000);
+    let mut topic = bench.open().await;
+    let now = topic.env.clock.now();
+    topic.appender.terminate(now);
+    topic.until(|topic| topic.appender.terminated().is_some()).await;
+    assert_eq!(bench.list().await.terminated, Some(Position::EARLIEST));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sizes_follow_appends_and_survive_an_open() {
+    let bench = bench(1000);
+    let mut topic = bench.open().await;
+    topic.append(payloads(0..4));
+    topic.completed(4).await;
+    let (log, second) = (Arc::clone(topic.appender.log()), topic.completed[1]);
+    // "message n" has nine bytes.
+    assert_eq!((log.size(), log.size_after(Position::EARLIEST), log.size_after(second)), (36, 36, 18));
+    topic.appender.close().await.unwrap();
+    let topic = bench.open().await;
+    assert_eq!((topic.appender.log().size(), topic.appender.log().size_after(second)), (36, 18));
+    assert!(topic.appender.log().has(second) && !topic.appender.log().has(Position::EARLIEST));
+}
+
+#[tokio::test(start_paused = true)]
 async fn trim_drops_a_prefix() {
     let bench = bench(5);
     let mut topic = bench.open().await;

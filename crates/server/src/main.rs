@@ -30,6 +30,8 @@ enum Role {
     Explain(geminga_cli::ExplainArgs),
     /// Send and receive messages, with the options and the output of pulsar-client.
     Client(geminga_cli::ClientArgs),
+    /// Administer clusters, tenants, namespaces and topics, with the commands and output of pulsar-admin.
+    Admin(geminga_cli::AdminArgs),
     /// Put load on a server and measure it, with the options and the output of pulsar-perf.
     Perf(geminga_cli::PerfArgs),
     /// Print the version.
@@ -37,11 +39,12 @@ enum Role {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(geminga_cli::words(std::env::args_os()));
     match cli.role {
         Role::Standalone(args) => standalone::run(&args),
         Role::Explain(args) => geminga_cli::run_explain(&args),
         Role::Client(args) => geminga_cli::run_client(&args),
+        Role::Admin(args) => geminga_cli::run_admin(&args),
         Role::Perf(args) => geminga_cli::run_perf(&args),
         Role::Version => geminga_cli::print_version(env!("CARGO_PKG_VERSION")),
     }

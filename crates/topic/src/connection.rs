@@ -41,6 +41,8 @@ pub enum ConnectionItem {
     ConsumerClosed(ConsumerKey),
     /// A consumer of a Failover subscription became the active one, or stands by.
     ActiveConsumer(ConsumerKey, bool),
+    /// The topic is terminated, and the consumer's subscription has nothing left.
+    EndOfTopic(ConsumerKey),
     /// Entries for a consumer, in order.
     Deliver(ConsumerKey, Vec<Delivery>),
     /// A watcher of topics has started, with these and the hash of all; or has not.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use geminga_admin_model::ConsumerReport;
-use geminga_dispatch::{ConsumerId, Dispatcher};
+use geminga_admin_model::{ConsumerReport, ConsumerStats};
+use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher};
+use geminga_model::{Instant, UnixMillis};
 use geminga_session::{ConsumerKey, SubscribeSpec};
 use geminga_wire::proto;
 
 use crate::connection::{ConnectionHandle, ConnectionItem, Delivery};
+use crate::counts::Turn;
+use crate::meter::{Meter, Traffic};
 
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -24,6 +27,16 @@ pub(crate) struct Consumer {
     schema_bound: bool,
     /// Whether it knows that it is the active one, of Failover subscriptions.
     told_active: Option<bool>,
+    /// Whether it knows that the topic is terminated and nothing is left.
+    told_end: bool,
+    metadata: Vec<(String, String)>,
+    since: UnixMillis,
+    out: Traffic,
+    redelivered: Meter,
+    acked: Meter,
+    last_consumed: UnixMillis,
+    last_acked: UnixMillis,
+    last_flow: UnixMillis,
 }
 
 /// By the id that the dispatcher knows them by.
@@ -33,12 +46,14 @@ pub(crate) struct Consumers {
     last_id: u64,
     /// How many of them do not take any schema, for the topic to see.
     schema_bound: Arc<AtomicUsize>,
+    /// What was done since the counts were last brought up to date.
+    turn: Turn,
 }
 
 impl Consumers {
     /// No consumers yet; `schema_bound` counts those that do not take any schema.
     pub(crate) fn new(schema_bound: Arc<AtomicUsize>) -> Consumers {
-        Consumers { by_id: BTreeMap::new(), last_id: 0, schema_bound }
+        Consumers { by_id: BTreeMap::new(), last_id: 0, schema_bound, turn: Turn::default() }
     }
 
     pub(crate) fn next_id(&mut self) -> ConsumerId {
@@ -46,13 +61,66 @@ impl Consumers {
         ConsumerId(self.last_id)
     }
 
-    pub(crate) fn add(&mut self, id: ConsumerId, key: ConsumerKey, connection: ConnectionHandle, spec: &SubscribeSpec) {
-        let (name, epoch) = (spec.consumer_name.clone(), spec.epoch);
+    pub(crate) fn add(
+        &mut self,
+        wall: UnixMillis,
+        id: ConsumerId,
+        key: ConsumerKey,
+        connection: ConnectionHandle,
+        spec: &SubscribeSpec,
+    ) {
         let any = proto::schema::Type::AutoConsume as i32;
         let schema_bound = spec.schema.as_ref().is_none_or(|schema| schema.r#type != any);
         self.schema_bound.fetch_add(usize::from(schema_bound), Ordering::Release);
-        let consumer = Consumer { key, connection, name, epoch, outgoing: vec![], schema_bound, told_active: None };
+        let consumer = Consumer {
+            key,
+            connection,
+            name: spec.consumer_name.clone(),
+            epoch: spec.epoch,
+            outgoing: vec![],
+            schema_bound,
+            told_active: None,
+            told_end: false,
+            metadata: spec.metadata.clone(),
+            since: wall,
+            out: Traffic::default(),
+            redelivered: Meter::default(),
+            acked: Meter::default(),
+            last_consumed: UnixMillis(0),
+            last_acked: UnixMillis(0),
+            last_flow: UnixMillis(0),
+        };
         self.by_id.insert(id, consumer);
+    }
+
+    /// A consumer asked for messages.
+    pub(crate) fn flowed(&mut self, id: ConsumerId, wall: UnixMillis) {
+        self.turn.flow = true;
+        if let Some(consumer) = self.by_id.get_mut(&id) {
+            consumer.last_flow = wall;
+        }
+    }
+
+    /// A consumer acknowledged so many entries.
+    pub(crate) fn acked(&mut self, id: ConsumerId, now: Instant, wall: UnixMillis, entries: u64) {
+        self.turn.acked += entries;
+        if let Some(consumer) = self.by_id.get_mut(&id) {
+            consumer.acked.add(now, entries);
+            consumer.last_acked = wall;
+        }
+    }
+
+    /// What was done since it was last asked.
+    pub(crate) fn take_turn(&mut self) -> Turn {
+        std::mem::take(&mut self.turn)
+    }
+
+    /// Tells everyone that the topic has ended and nothing is left.
+    pub(crate) fn tell_end(&mut self) {
+        for consumer in self.by_id.values_mut().filter(|consumer| !consumer.told_end) {
+            consumer.told_end = true;
+            consumer.connection.push(ConnectionItem::EndOfTopic(consumer.key));
+        }
     }
 
     pub(crate) fn get(&self, id: ConsumerId) -> Option<&Consumer> {
@@ -78,8 +146,23 @@ impl Consumers {
     }
 
     /// Takes an entry for a consumer; it leaves with [`Consumers::flush`].
-    pub(crate) fn push(&mut self, id: ConsumerId, mut delivery: Delivery) {
+    pub(crate) fn push(
+        &mut self,
+        now: Instant,
+        wall: UnixMillis,
+        id: ConsumerId,
+        messages: u32,
+        mut delivery: Delivery,
+    ) {
         if let Some(consumer) = self.by_id.get_mut(&id) {
+            let (messages, bytes) = (u64::from(messages), delivery.payload.len() as u64);
+            let again = if delivery.redelivery_count > 0 { messages } else { 0 };
+            consumer.out.add(now, messages, bytes);
+            consumer.redelivered.add(now, again);
+            consumer.last_consumed = wall;
+            self.turn.messages += messages;
+            self.turn.bytes += bytes;
+            self.turn.redelivered += again;
             delivery.consumer_epoch = consumer.epoch;
             consumer.outgoing.push(delivery);
         }
@@ -113,8 +196,34 @@ impl Consumers {
         ids
     }
 
+    pub(crate) fn stats(&self, now: Instant, dispatcher: &Dispatcher) -> Vec<ConsumerStats> {
+        let stats = |state: &ConsumerState| {
+            let consumer = self.by_id.get(&state.id())?;
+            Some(ConsumerStats {
+                msg_rate_out: consumer.out.messages.rate(now),
+                msg_throughput_out: consumer.out.bytes.rate(now),
+                bytes_out_counter: consumer.out.bytes.total(),
+                msg_out_counter: consumer.out.messages.total(),
+                msg_rate_redeliver: consumer.redelivered.rate(now),
+                message_ack_rate: consumer.acked.rate(now),
+                consumer_name: consumer.name.clone(),
+                available_permits: state.permits(),
+                unacked_messages: state.unacked(),
+                blocked_consumer_on_unacked_msgs: state.is_blocked(),
+                address: consumer.connection.peer.address.clone(),
+                connected_since: consumer.since.iso8601(),
+                client_version: consumer.connection.peer.client_version.clone(),
+                last_acked_timestamp: consumer.last_acked.0,
+                last_consumed_timestamp: consumer.last_consumed.0,
+                last_consumed_flow_timestamp: consumer.last_flow.0,
+                metadata: consumer.metadata.iter().cloned().collect(),
+            })
+        };
+        dispatcher.consumers().iter().filter_map(stats).collect()
+    }
+
     pub(crate) fn report(&self, dispatcher: &Dispatcher) -> Vec<ConsumerReport> {
-        let report = |state: &geminga_dispatch::ConsumerState| {
+        let report = |state: &ConsumerState| {
             let consumer = self.by_id.get(&state.id())?;
             Some(ConsumerReport {
                 name: consumer.name.clone(),

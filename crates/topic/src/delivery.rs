@@ -7,7 +7,7 @@ use std::time::Duration;
 use geminga_dispatch::{Assigned, ConsumerId, Kind, NextRead};
 use geminga_env::OnPanic;
 use geminga_managed_ledger::{CachedRead, LogEntry, ManagedLedgerError};
-use geminga_model::{Instant, Position, key_slot};
+use geminga_model::{Instant, Position, UnixMillis, key_slot};
 use geminga_wire::{Entry, NONE_KEY};
 
 use crate::connection::Delivery;
@@ -61,6 +61,10 @@ impl Reading {
         }
     }
 
+    pub(crate) fn is_under_way(&self) -> bool {
+        matches!(self.state, State::UnderWay(_))
+    }
+
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         match &self.state {
             State::Failed(_, at) => Some(*at),
@@ -86,6 +90,7 @@ enum Found {
 impl Serving {
     /// Dispatches until nobody can take more, there is nothing more, or it is others' turn: then true.
     pub(crate) fn dispatch(&mut self, now: Instant, of: &Subscription) -> bool {
+        let wall = of.env.clock.wall();
         let mut dispatched = 0;
         while dispatched < TURN {
             self.look_for_room(of);
@@ -97,7 +102,7 @@ impl Serving {
             };
             let Found::Entries(entries) = found else { return false };
             for entry in entries {
-                if !self.offer(entry) {
+                if !self.offer(now, wall, entry) {
                     break;
                 }
                 dispatched += 1;
@@ -215,7 +220,7 @@ impl Serving {
     }
 
     /// Gives an entry to a consumer, or leaves it out because it is acked; false if nobody can take it.
-    fn offer(&mut self, entry: LogEntry) -> bool {
+    fn offer(&mut self, now: Instant, wall: UnixMillis, entry: LogEntry) -> bool {
         let LogEntry { position, payload } = entry;
         if self.cursor.is_acked(position) {
             self.dispatcher.skip(position);
@@ -240,7 +245,8 @@ impl Serving {
             Assigned::Nobody => return false,
         };
         let redelivery_count = self.dispatcher.redelivery_count(position);
-        self.consumers.push(to, Delivery { position, payload, redelivery_count, ack_set, consumer_epoch: None });
+        let delivery = Delivery { position, payload, redelivery_count, ack_set, consumer_epoch: None };
+        self.consumers.push(now, wall, to, messages, delivery);
         true
     }
 }

@@ -16,13 +16,17 @@ use crate::refusal::of_log;
 /// when the topic has no ledger.
 pub(crate) async fn answer(log: Arc<Log>, mark_delete: Position, to: ConnectionHandle, request: RequestKey) {
     let mark_delete = Some(mark_delete).filter(|position| position.ledger >= LedgerId(0));
-    match last(&log).await {
+    match last_message(&log).await {
         Ok(last) => to.answer(request, Ok(Answer::LastMessageId { last, mark_delete })),
         Err(error) => to.answer(request, Err(of_log(&error))),
     }
 }
 
-async fn last(log: &Log) -> Result<MessageId, ManagedLedgerError> {
+/// The id of the last message, with its index if the last entry is a batch; −1:−1 of a topic without messages.
+///
+/// # Errors
+/// The entry cannot be read; try again.
+pub async fn last_message(log: &Log) -> Result<MessageId, ManagedLedgerError> {
     let position = log.last_confirmed();
     if position.entry < EntryId(0) {
         return Ok(MessageId::of_entry(Position::EARLIEST));

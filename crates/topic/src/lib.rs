@@ -12,8 +12,13 @@
 mod access;
 mod connection;
 mod consumers;
+mod counts;
 mod delivery;
+mod inquiry;
 mod last_message;
+mod meter;
+mod operations;
+mod orders;
 mod publish;
 mod refusal;
 mod report;
@@ -23,9 +28,16 @@ mod subscription_task;
 mod topic;
 
 #[cfg(test)]
+mod served_tests;
+#[cfg(test)]
 mod tests;
 
 pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};
+pub use counts::{SubscriptionMeasures, TopicMeasures};
+pub use last_message::last_message;
+pub use meter::Counts;
+pub use operations::{Done, SubscriptionOrder, TopicOrder};
 pub use publish::{ProducerId, ProducerNames, Publish};
+pub use seek::find as find_position;
 pub use subscription::{ConsumerHandle, ConsumerItem};
 pub use topic::{TopicEnd, TopicHandle, TopicOptions, open_topic};

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use geminga_admin_model::ProducerReport;
+use geminga_admin_model::{ProducerReport, PublisherStats, ratio};
 use geminga_managed_ledger::Appender;
-use geminga_model::{Instant, Position};
+use geminga_model::{Instant, Position, UnixMillis};
 use geminga_session::{ProducerKey, ProducerOpened, ProducerSpec, Refusal};
+use geminga_wire::proto::ProducerAccessMode;
 use geminga_wire::{Entry, ServerError};
 use hashbrown::HashMap;
 
 use crate::access::{Access, Admission, EPOCH_PROPERTY};
 use crate::connection::{ConnectionHandle, ConnectionItem, Receipt};
+use crate::counts::{Stored, TopicCounts};
+use crate::meter::Traffic;
+use crate::refusal::terminated;
 use crate::topic::TopicHandle;
 
 /// A producer that is to be opened.
@@ -69,12 +73,27 @@ struct Producer {
     name: String,
     epoch: u64,
     schema_version: Bytes,
+    access_mode: ProducerAccessMode,
     standing: Standing,
+    metadata: Vec<(String, String)>,
+    since: UnixMillis,
     messages: u64,
+    /// What it published and is stored.
+    stored: Traffic,
     /// Publishes without a receipt.
     unanswered: usize,
     /// It closes when it has all its receipts.
     closing: bool,
+}
+
+/// As Pulsar's statistics name it.
+fn name_of(mode: ProducerAccessMode) -> &'static str {
+    match mode {
+        ProducerAccessMode::Shared => "Shared",
+        ProducerAccessMode::Exclusive => "Exclusive",
+        ProducerAccessMode::WaitForExclusive => "WaitForExclusive",
+        ProducerAccessMode::ExclusiveWithFencing => "ExclusiveWithFencing",
+    }
 }
 
 /// Whether a producer may publish.
@@ -93,6 +112,9 @@ struct Unanswered {
     producer: ProducerId,
     sequence_id: u64,
     highest_sequence_id: Option<u64>,
+    messages: u32,
+    bytes: usize,
+    at: Instant,
     refused: Option<(ServerError, String)>,
 }
 
@@ -106,11 +128,20 @@ pub(crate) struct Publishing {
     next_id: u64,
     unanswered: VecDeque<Unanswered>,
     completed: Vec<Position>,
+    counts: TopicCounts,
+    /// Nothing more is taken in, for ever.
+    terminated: bool,
 }
 
 impl Publishing {
     /// Nobody publishes yet to `topic`, in whose node `epoch` is stored.
-    pub(crate) fn new(names: Arc<ProducerNames>, topic: TopicHandle, epoch: Option<&str>) -> Publishing {
+    pub(crate) fn new(
+        names: Arc<ProducerNames>,
+        topic: TopicHandle,
+        epoch: Option<&str>,
+        counts: TopicCounts,
+        terminated: bool,
+    ) -> Publishing {
         Publishing {
             names,
             topic,
@@ -119,19 +150,29 @@ impl Publishing {
             next_id: 0,
             unanswered: VecDeque::new(),
             completed: Vec::new(),
+            counts,
+            terminated,
         }
     }
 
+    /// Takes nothing more in, for ever.
+    pub(crate) fn terminate(&mut self) {
+        self.terminated = true;
+    }
+
     /// Opens a producer, and tells it so: at once, when its epoch is stored, or when others have left.
-    pub(crate) fn open(&mut self, producer: NewProducer, appender: &mut Appender) {
+    pub(crate) fn open(&mut self, wall: UnixMillis, producer: NewProducer, appender: &mut Appender) {
         let (key, connection) = (producer.key, producer.connection.clone());
-        if let Err(refusal) = self.let_in(producer, appender) {
+        if let Err(refusal) = self.let_in(wall, producer, appender) {
             connection.push(ConnectionItem::ProducerOpened { producer: key, result: Err(refusal) });
         }
     }
 
-    fn let_in(&mut self, producer: NewProducer, appender: &mut Appender) -> Result<(), Refusal> {
+    fn let_in(&mut self, wall: UnixMillis, producer: NewProducer, appender: &mut Appender) -> Result<(), Refusal> {
         let NewProducer { key, connection, spec, schema_version } = producer;
+        if self.terminated {
+            return Err(terminated());
+        }
         let name = spec.name.clone().unwrap_or_else(|| self.names.next());
         if let Some((id, holder)) = self.producers.iter().find(|(_, producer)| producer.name == name) {
             // The same client connects anew over the same connection: its new self replaces the old one.
@@ -158,19 +199,23 @@ impl Publishing {
             Admission::Alone(epoch) | Admission::AloneByForce(epoch) => Standing::Storing(epoch),
             Admission::Waiting => Standing::Waiting,
         };
-        let epoch = spec.epoch;
         let producer = Producer {
             key,
             connection,
             name,
-            epoch,
+            epoch: spec.epoch,
             schema_version,
+            access_mode: spec.access_mode,
             standing,
+            metadata: spec.metadata,
+            since: wall,
             messages: 0,
+            stored: Traffic::default(),
             unanswered: 0,
             closing: false,
         };
         self.producers.insert(id, producer);
+        self.counts.set_producers(self.producers.len());
         match standing {
             Standing::Open | Standing::Waiting => self.tell_opened(id, None),
             Standing::Storing(epoch) => appender.set_property(EPOCH_PROPERTY, epoch.to_string()),
@@ -222,7 +267,9 @@ impl Publishing {
 
     fn remove(&mut self, id: ProducerId) -> Option<Producer> {
         self.access.remove(id);
-        self.producers.remove(&id)
+        let removed = self.producers.remove(&id);
+        self.counts.set_producers(self.producers.len());
+        removed
     }
 
     /// Closes a producer, once its publishes have their receipts.
@@ -245,6 +292,7 @@ impl Publishing {
             producer.connection.push(ConnectionItem::ProducerClosed(producer.key));
         }
         self.unanswered.clear();
+        self.counts.set_producers(0);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -268,6 +316,29 @@ impl Publishing {
         reports
     }
 
+    pub(crate) fn stats(&self, now: Instant) -> Vec<PublisherStats> {
+        let let_in = self.producers.values().filter(|producer| producer.standing != Standing::Waiting);
+        let mut stats: Vec<PublisherStats> = let_in
+            .map(|producer| {
+                let (messages, bytes) = (producer.stored.messages.rate(now), producer.stored.bytes.rate(now));
+                PublisherStats {
+                    access_mode: name_of(producer.access_mode).to_owned(),
+                    msg_rate_in: messages,
+                    msg_throughput_in: bytes,
+                    average_msg_size: ratio(bytes, messages),
+                    producer_id: producer.key.id(),
+                    producer_name: producer.name.clone(),
+                    address: producer.connection.peer.address.clone(),
+                    connected_since: producer.since.iso8601(),
+                    client_version: producer.connection.peer.client_version.clone(),
+                    metadata: producer.metadata.iter().cloned().collect(),
+                }
+            })
+            .collect();
+        stats.sort_by(|a, b| a.producer_name.cmp(&b.producer_name));
+        stats
+    }
+
     /// Takes an entry in.
     pub(crate) fn publish(&mut self, now: Instant, publish: Publish, appender: &mut Appender) {
         let Publish { producer, sequence_id, highest_sequence_id, payload } = publish;
@@ -276,20 +347,29 @@ impl Publishing {
         let Some(known) = self.producers.get_mut(&producer).filter(open) else { return };
         known.messages += 1;
         known.unanswered += 1;
+        let bytes = payload.as_ref().map_or(0, Bytes::len);
         let admitted = payload.map_err(|(error, text)| (error, text.to_owned())).and_then(|payload| {
-            admit(&payload)?;
+            if self.terminated {
+                let Refusal { error, message } = terminated();
+                return Err((error, message));
+            }
+            let messages = admit(&payload)?;
             appender
                 .append(now, payload)
+                .map(|()| messages)
                 .map_err(|_| (ServerError::ServiceNotReady, "the topic is being closed".to_owned()))
         });
+        let messages = admitted.as_ref().copied().unwrap_or(0);
         let refused = admitted.err();
-        self.unanswered.push_back(Unanswered { producer, sequence_id, highest_sequence_id, refused });
+        let unanswered = Unanswered { producer, sequence_id, highest_sequence_id, messages, bytes, at: now, refused };
+        self.unanswered.push_back(unanswered);
     }
 
     /// Sends receipts for what the appender completed, grouped by connection. Tells whether there was any.
-    pub(crate) fn send_receipts(&mut self, appender: &mut Appender) -> bool {
+    pub(crate) fn send_receipts(&mut self, now: Instant, wall: UnixMillis, appender: &mut Appender) -> bool {
         appender.take_completed(&mut self.completed);
         let any = !self.completed.is_empty();
+        let mut stored: Vec<Stored> = Vec::with_capacity(self.completed.len());
         let mut positions = self.completed.drain(..);
         let mut outgoing: Vec<(ConnectionHandle, Vec<Receipt>)> = Vec::new();
         let mut closed: Vec<ProducerId> = Vec::new();
@@ -301,11 +381,17 @@ impl Publishing {
                     None => break,
                 },
             };
-            let Unanswered { producer, sequence_id, highest_sequence_id, .. } = *next;
+            let Unanswered { producer, sequence_id, highest_sequence_id, messages, bytes, at, .. } = *next;
             self.unanswered.pop_front();
+            if result.is_ok() {
+                stored.push(Stored { messages, bytes, took: now.since(at) });
+            }
             // A producer that was replaced meanwhile is not told: it is gone.
             let Some(to) = self.producers.get_mut(&producer) else { continue };
             to.unanswered -= 1;
+            if result.is_ok() {
+                to.stored.add(now, messages.into(), bytes as u64);
+            }
             if to.closing && to.unanswered == 0 {
                 closed.push(producer);
             }
@@ -314,6 +400,9 @@ impl Publishing {
                 Some((_, receipts)) => receipts.push(receipt),
                 None => outgoing.push((to.connection.clone(), vec![receipt])),
             }
+        }
+        if any {
+            self.counts.stored(now, wall, &stored);
         }
         for (connection, receipts) in outgoing {
             connection.push(ConnectionItem::Receipts(receipts));
@@ -333,15 +422,14 @@ impl Drop for Publishing {
     }
 }
 
-/// What every entry must be: readable, and as its checksum says.
+/// What every entry must be: readable, and as its checksum says. Gives the number of its messages.
 ///
 /// Its size is bounded by the frame it came in. Fact: a C++ client fills a chunk so that the entry exceeds the message
 /// size by its ten bytes of magic, checksum and length.
-fn admit(payload: &Bytes) -> Result<(), (ServerError, String)> {
+fn admit(payload: &Bytes) -> Result<u32, (ServerError, String)> {
     let corrupt =
         |error: &dyn std::fmt::Display| (ServerError::ChecksumError, format!("the message is corrupt: {error}"));
     let entry = Entry::parse(payload.clone()).map_err(|error| corrupt(&error))?;
     entry.verify_checksum().map_err(|error| corrupt(&error))?;
-    entry.summary().map_err(|error| corrupt(&error))?;
-    Ok(())
+    Ok(entry.summary().map_err(|error| corrupt(&error))?.messages())
 }

@@ -36,3 +36,13 @@ pub(crate) fn not_in_this_version(what: &str) -> Refusal {
 pub(crate) fn closing() -> Refusal {
     Refusal::new(ServerError::ServiceNotReady, "the topic is being closed; look it up again")
 }
+
+/// The topic takes no more messages, for ever.
+pub(crate) fn terminated() -> Refusal {
+    Refusal::new(ServerError::TopicTerminatedError, "the topic is terminated")
+}
+
+/// There is no such subscription.
+pub(crate) fn no_subscription(name: &str) -> Refusal {
+    Refusal::new(ServerError::SubscriptionNotFound, format!("Subscription {name} not found"))
+}

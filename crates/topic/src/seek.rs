@@ -13,7 +13,10 @@ use crate::subscription::before;
 /// The mark-delete position after which the target is the next to be delivered.
 ///
 /// Fact: by time it is the first entry published at that time or later; if there is none, the end of the topic.
-pub(crate) async fn find(log: &Arc<Log>, target: &SeekTarget) -> Result<Position, ManagedLedgerError> {
+///
+/// # Errors
+/// An entry cannot be read; try again.
+pub async fn find(log: &Arc<Log>, target: &SeekTarget) -> Result<Position, ManagedLedgerError> {
     match target {
         SeekTarget::Message(message) => Ok(log.with_extents(|extents| before(message.position, extents))),
         SeekTarget::Time(time) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use geminga_admin_model::SubscriptionReport;
+use geminga_admin_model::{CursorStats, SubscriptionReport, SubscriptionStats};
 use geminga_cursor::{Cursor, Extents};
 use geminga_dispatch::ConsumerId;
 use geminga_env::{Mailbox, OnPanic, Reply, mailbox};
@@ -17,6 +17,8 @@ use geminga_wire::proto::command_ack::AckType;
 use geminga_wire::proto::command_subscribe::InitialPosition;
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
+use crate::counts::SubscriptionCounts;
+use crate::operations::{Asker, Done, SubscriptionOrder};
 use crate::refusal::closing;
 use crate::subscription_task::Subscription;
 use crate::topic::{TopicItem, TopicOptions};
@@ -26,8 +28,8 @@ use crate::topic::{TopicItem, TopicOptions};
 pub(crate) enum Start {
     /// It is stored.
     Existing,
-    /// It is new, and begins at this end of the topic.
-    New(InitialPosition, Vec<(String, String)>),
+    /// It is new, and begins with this message, or at this end of the topic.
+    New(Position, Vec<(String, String)>),
     /// It is not stored, and begins with this message; `None` for what comes next.
     Unstored(Option<Position>),
 }
@@ -35,7 +37,11 @@ pub(crate) enum Start {
 impl Start {
     pub(crate) fn of(spec: &SubscribeSpec) -> Start {
         if spec.durable {
-            Start::New(spec.initial_position, spec.subscription_properties.clone())
+            let first = match spec.initial_position {
+                InitialPosition::Earliest => Position::EARLIEST,
+                InitialPosition::Latest => Position::LATEST,
+            };
+            Start::New(first, spec.subscription_properties.clone())
         } else {
             Start::Unstored(spec.start.as_ref().map(|message| message.position))
         }
@@ -87,9 +93,16 @@ pub(crate) enum SubscriptionItem {
     Read(Result<Vec<LogEntry>, ManagedLedgerError>),
     Drained(ConsumerId),
     Cursor(CursorEvent),
-    Sought(RequestKey, ConnectionHandle, Result<Position, ManagedLedgerError>),
-    Deleted(RequestKey, ConnectionHandle, Result<(), ManagedLedgerError>),
+    Sought(Asker, Result<Position, ManagedLedgerError>),
+    Deleted(Asker, Result<(), ManagedLedgerError>),
     Explain(Reply<SubscriptionReport>),
+    Stats(Reply<SubscriptionStats>),
+    CursorStats(Reply<CursorStats>),
+    /// Tell when it is open.
+    Ready(Done),
+    Order(SubscriptionOrder),
+    /// The topic is terminated.
+    Terminated,
     Close(Reply<()>),
     Abandon,
 }
@@ -120,6 +133,26 @@ impl SubscriptionHandle {
 
     pub(crate) fn explain(&self, to: Reply<SubscriptionReport>) {
         self.push(SubscriptionItem::Explain(to));
+    }
+
+    pub(crate) fn stats(&self, to: Reply<SubscriptionStats>) {
+        self.push(SubscriptionItem::Stats(to));
+    }
+
+    pub(crate) fn cursor_stats(&self, to: Reply<CursorStats>) {
+        self.push(SubscriptionItem::CursorStats(to));
+    }
+
+    pub(crate) fn ready(&self, done: Done) {
+        self.push(SubscriptionItem::Ready(done));
+    }
+
+    pub(crate) fn order(&self, order: SubscriptionOrder) {
+        self.push(SubscriptionItem::Order(order));
+    }
+
+    pub(crate) fn terminated(&self) {
+        self.push(SubscriptionItem::Terminated);
     }
 
     pub(crate) fn close(&self, done: Reply<()>) {
@@ -191,9 +224,9 @@ pub(crate) fn refuse(item: SubscriptionItem, why: &Refusal) {
             | ConsumerItem::Redeliver { .. }
             | ConsumerItem::Close => {}
         },
-        SubscriptionItem::Sought(request, connection, _) | SubscriptionItem::Deleted(request, connection, _) => {
-            connection.answer(request, Err(why.clone()));
-        }
+        SubscriptionItem::Sought(asker, _) | SubscriptionItem::Deleted(asker, _) => asker.answer(Err(why.clone())),
+        SubscriptionItem::Ready(done) => done.send(Err(why.clone())),
+        SubscriptionItem::Order(order) => order.refuse(why),
         SubscriptionItem::Close(done) => done.send(()),
         SubscriptionItem::Opened(_)
         | SubscriptionItem::NewEntries
@@ -201,6 +234,9 @@ pub(crate) fn refuse(item: SubscriptionItem, why: &Refusal) {
         | SubscriptionItem::Drained(_)
         | SubscriptionItem::Cursor(_)
         | SubscriptionItem::Explain(_)
+        | SubscriptionItem::Stats(_)
+        | SubscriptionItem::CursorStats(_)
+        | SubscriptionItem::Terminated
         | SubscriptionItem::Abandon => {}
     }
 }
@@ -214,6 +250,7 @@ impl CursorSink for ToSubscription {
 }
 
 /// Starts a subscription of an open topic.
+#[allow(clippy::too_many_arguments)] // these are what it is made of
 pub(crate) fn start_subscription(
     options: TopicOptions,
     topic: TopicName,
@@ -222,6 +259,7 @@ pub(crate) fn start_subscription(
     to_topic: Mailbox<TopicItem>,
     durable: bool,
     start: Start,
+    counts: SubscriptionCounts,
 ) -> SubscriptionHandle {
     let (mailbox, inbox) = mailbox();
     let waiting = Arc::new(AtomicBool::new(false));
@@ -239,7 +277,7 @@ pub(crate) fn start_subscription(
     let on_panic = OnPanic::Tell(Box::new(move || {
         drop(panicked.push(TopicItem::SubscriptionFailed(of, ManagedLedgerError::Fenced)));
     }));
-    let task = Subscription::new(options, topic, name, log, mailbox, to_topic, waiting, schema_bound, durable);
+    let task = Subscription::new(options, topic, name, log, mailbox, to_topic, waiting, schema_bound, durable, counts);
     env.data.spawn("subscription", on_panic, task.run(inbox));
     handle
 }
@@ -259,11 +297,8 @@ async fn open(
                 let mark_delete = log.with_extents(|extents| before(first.unwrap_or(Position::LATEST), extents));
                 return Ok((None, Cursor::at(mark_delete)));
             }
-            Start::New(at, properties) => {
-                let mark_delete = log.with_extents(|extents| match at {
-                    InitialPosition::Earliest => extents.start(),
-                    InitialPosition::Latest => extents.end(),
-                });
+            Start::New(first, properties) => {
+                let mark_delete = log.with_extents(|extents| before(first, extents));
                 create_cursor(ledgers, &topic, &name, mark_delete, &properties).await?;
             }
             Start::Existing => {}

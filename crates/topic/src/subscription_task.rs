@@ -10,25 +10,27 @@ use std::time::Duration;
 
 use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
-use geminga_dispatch::{ConsumerId, Dispatcher, Kind, NewConsumer};
+use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher, Kind, NewConsumer};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply};
-use geminga_managed_ledger::{CursorEvent, CursorStore, Log, ManagedLedgerError, Saved, delete_cursor};
+use geminga_managed_ledger::{CursorEvent, CursorStore, Log, Saved};
 use geminga_model::{Instant, Position, TopicName};
-use geminga_session::{Answer, ConsumerKey, Refusal, RequestKey, SeekTarget, SubscribeSpec};
+use geminga_session::{Answer, ConsumerKey, Refusal, SubscribeSpec};
 use geminga_wire::proto::command_ack::AckType;
 use geminga_wire::proto::command_subscribe::SubType;
 use geminga_wire::{MessageId, ServerError};
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
 use crate::consumers::{COALESCE, Consumers};
+use crate::counts::{SubscriptionCounts, SubscriptionNow};
 use crate::delivery::Reading;
+use crate::last_message;
+use crate::operations::Asker;
 use crate::refusal::{closing, not_in_this_version, of_busy, of_log};
 use crate::subscription::{ConsumerHandle, ConsumerItem, OpenedCursor, SubscriptionItem, refuse};
 use crate::topic::{TopicItem, TopicOptions};
-use crate::{last_message, seek};
 
 /// How long a subscription that is not stored lives without a consumer after a seek.
-const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) enum Phase {
     Opening(Vec<SubscriptionItem>),
@@ -41,25 +43,25 @@ pub(crate) enum Phase {
 /// What a subscription that is open has.
 pub(crate) struct Serving {
     pub(crate) cursor: Cursor,
-    store: Option<CursorStore>,
+    pub(crate) store: Option<CursorStore>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) consumers: Consumers,
     pub(crate) reading: Reading,
     saved: u64,
-    /// Ack receipts by the revision that must be durable first.
-    receipts: VecDeque<(u64, ConnectionHandle, RequestKey)>,
+    /// Who waits until the state of a revision is durable.
+    receipts: VecDeque<(u64, Asker)>,
     save_at: Option<Instant>,
     told_mark_delete: Option<Position>,
     /// A seek or an unsubscribe is under way: nobody may join.
-    fenced: bool,
+    pub(crate) fenced: bool,
     /// A subscription that is not stored waits so long for its consumer to come back after a seek.
-    orphan_until: Option<Instant>,
+    pub(crate) orphan_until: Option<Instant>,
 }
 
 pub(crate) struct Subscription {
     pub(crate) env: Env,
-    options: TopicOptions,
-    topic: TopicName,
+    pub(crate) options: TopicOptions,
+    pub(crate) topic: TopicName,
     pub(crate) name: Arc<str>,
     pub(crate) log: Arc<Log>,
     pub(crate) me: Mailbox<SubscriptionItem>,
@@ -67,6 +69,9 @@ pub(crate) struct Subscription {
     pub(crate) waiting: Arc<AtomicBool>,
     schema_bound: Arc<AtomicUsize>,
     pub(crate) durable: bool,
+    /// The topic takes no more messages.
+    terminated: bool,
+    pub(crate) counts: SubscriptionCounts,
     pub(crate) phase: Phase,
 }
 
@@ -83,10 +88,26 @@ impl Subscription {
         waiting: Arc<AtomicBool>,
         schema_bound: Arc<AtomicUsize>,
         durable: bool,
+        counts: SubscriptionCounts,
     ) -> Subscription {
         let env = options.ledgers.env.clone();
         let phase = Phase::Opening(Vec::new());
-        Subscription { env, options, topic, name, log, me, to_topic, waiting, schema_bound, durable, phase }
+        let terminated = false;
+        Subscription {
+            env,
+            options,
+            topic,
+            name,
+            log,
+            me,
+            to_topic,
+            waiting,
+            schema_bound,
+            durable,
+            terminated,
+            counts,
+            phase,
+        }
     }
 
     pub(crate) async fn run(mut self, mut inbox: Inbox<SubscriptionItem>) {
@@ -136,6 +157,7 @@ impl Subscription {
                     ..SubscriptionReport::default()
                 });
             }
+            (_, SubscriptionItem::Terminated) => self.terminated = true,
             (Phase::Opening(waiting), item) => waiting.push(item),
             (Phase::Closing(..), SubscriptionItem::Cursor(event)) => self.cursor_event(event),
             (Phase::Closing(..), SubscriptionItem::Abandon) => self.gone(closing()),
@@ -183,8 +205,12 @@ impl Subscription {
             SubscriptionItem::Consumer(id, connection, item) => self.consumer(id, connection, item),
             SubscriptionItem::Cursor(event) => self.cursor_event(event),
             SubscriptionItem::Explain(to) => to.send(self.report()),
-            SubscriptionItem::Sought(request, connection, target) => self.sought(request, &connection, target),
-            SubscriptionItem::Deleted(request, connection, result) => self.deleted(request, &connection, result),
+            SubscriptionItem::Stats(to) => to.send(self.stats()),
+            SubscriptionItem::CursorStats(to) => to.send(self.cursor_stats()),
+            SubscriptionItem::Ready(done) => done.send(Ok(())),
+            SubscriptionItem::Order(order) => self.order(order),
+            SubscriptionItem::Sought(asker, target) => self.sought(asker, target),
+            SubscriptionItem::Deleted(asker, result) => self.deleted(asker, result),
             SubscriptionItem::Close(done) => self.close(done),
             SubscriptionItem::Abandon => {
                 if let Phase::Serving(serving) = &mut self.phase {
@@ -202,7 +228,7 @@ impl Subscription {
                     serving.dispatcher.set_room(id, true);
                 }
             }
-            SubscriptionItem::NewEntries | SubscriptionItem::Opened(_) => {}
+            SubscriptionItem::NewEntries | SubscriptionItem::Opened(_) | SubscriptionItem::Terminated => {}
         }
     }
 
@@ -267,7 +293,7 @@ impl Subscription {
             ranges: spec.key_shared.as_ref().and_then(|keys| keys.sticky.clone()).unwrap_or_default(),
         };
         serving.dispatcher.add_consumer(kind, consumer, serving.cursor.mark_delete()).map_err(of_busy)?;
-        serving.consumers.add(id, key, connection.clone(), spec);
+        serving.consumers.add(self.env.clock.wall(), id, key, connection.clone(), spec);
         serving.orphan_until = None;
         Ok(ConsumerHandle::new(id, key, connection.clone(), self.me.clone()))
     }
@@ -280,9 +306,13 @@ impl Subscription {
             return refuse(SubscriptionItem::Consumer(id, connection, item), &gone);
         }
         match item {
-            ConsumerItem::Flow(permits) => serving.dispatcher.flow(id, permits),
+            ConsumerItem::Flow(permits) => {
+                serving.consumers.flowed(id, self.env.clock.wall());
+                serving.dispatcher.flow(id, permits);
+            }
             ConsumerItem::Ack { ack_type, message_ids, request } => {
                 let single = matches!(serving.dispatcher.kind(), Kind::Exclusive | Kind::Failover);
+                let before = serving.cursor.mark_delete();
                 match ack_type {
                     AckType::Individual => self.ack(&message_ids),
                     AckType::Cumulative if single => self.ack_cumulative(&message_ids),
@@ -290,7 +320,8 @@ impl Subscription {
                         tracing::warn!(topic = %self.topic, subscription = %self.name, "a cumulative ack is ignored: several consumers share the subscription");
                     }
                 }
-                self.acked(connection, request);
+                self.count_acks(id, ack_type, message_ids.len(), before);
+                self.acked(request.map(|request| Asker::Client(request, connection)));
             }
             ConsumerItem::Redeliver { positions, epoch } => {
                 if let (Some(epoch), Some(consumer)) = (epoch, serving.consumers.get_mut(id)) {
@@ -299,15 +330,15 @@ impl Subscription {
                 serving.dispatcher.redeliver(id, &positions, serving.cursor.mark_delete());
                 serving.reading.restart();
             }
-            ConsumerItem::Seek(request, target) => self.seek(request, connection, target),
-            ConsumerItem::Unsubscribe(request, force) => self.unsubscribe(request, connection, force),
+            ConsumerItem::Seek(request, target) => self.seek(Asker::Client(request, connection), target),
+            ConsumerItem::Unsubscribe(request, force) => self.unsubscribe(Asker::Client(request, connection), force),
             ConsumerItem::LastMessageId(request) => {
                 let mark_delete = serving.cursor.mark_delete();
                 let task = last_message::answer(Arc::clone(&self.log), mark_delete, connection, request);
                 self.env.control.spawn("last message id", OnPanic::Log, task);
             }
             ConsumerItem::Stats(request) => {
-                let stats = self.stats(id);
+                let stats = self.consumer_stats(id);
                 connection.answer(request, Ok(Answer::ConsumerStats(Box::new(stats))));
             }
             ConsumerItem::Close => self.remove(id),
@@ -346,6 +377,16 @@ impl Subscription {
         });
     }
 
+    /// Entries of a cumulative ack are those that the mark-delete position passed.
+    fn count_acks(&mut self, id: ConsumerId, ack_type: AckType, listed: usize, before: Position) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        let entries = match ack_type {
+            AckType::Individual => listed as u64,
+            AckType::Cumulative => self.log.with_extents(|extents| extents.count(before, serving.cursor.mark_delete())),
+        };
+        serving.consumers.acked(id, self.env.clock.now(), self.env.clock.wall(), entries);
+    }
+
     fn ack_cumulative(&mut self, message_ids: &[MessageId]) {
         let Phase::Serving(serving) = &mut self.phase else { return };
         let [id] = message_ids else { return };
@@ -362,14 +403,14 @@ impl Subscription {
     }
 
     /// Something may have been acked: when is it stored, and who waits for that?
-    fn acked(&mut self, connection: ConnectionHandle, request: Option<RequestKey>) {
+    pub(crate) fn acked(&mut self, asker: Option<Asker>) {
         let Phase::Serving(serving) = &mut self.phase else { return };
         let revision = serving.cursor.revision();
         let stored = !self.durable || revision <= serving.saved;
-        match request {
-            Some(request) if stored => connection.answer(request, Ok(Answer::Done)),
-            Some(request) => {
-                serving.receipts.push_back((revision, connection, request));
+        match asker {
+            Some(asker) if stored => asker.answer(Ok(())),
+            Some(asker) => {
+                serving.receipts.push_back((revision, asker));
                 serving.save_at = Some(Instant::default());
             }
             None if stored => {}
@@ -388,8 +429,8 @@ impl Subscription {
             None => {}
             Some(Saved::Durable(revision)) => {
                 serving.saved = serving.saved.max(revision);
-                while let Some((_, connection, request)) = serving.receipts.pop_front_if(|(r, _, _)| *r <= revision) {
-                    connection.answer(request, Ok(Answer::Done));
+                while let Some((_, asker)) = serving.receipts.pop_front_if(|(r, _)| *r <= revision) {
+                    asker.answer(Ok(()));
                 }
                 if serving.cursor.revision() <= serving.saved {
                     serving.save_at = None;
@@ -398,94 +439,15 @@ impl Subscription {
             Some(Saved::Failed(error)) => {
                 let why = of_log(&error);
                 serving.consumers.close_all();
-                for (_, connection, request) in serving.receipts.drain(..) {
-                    connection.answer(request, Err(why.clone()));
-                }
+                serving.receipts.drain(..).for_each(|(_, asker)| asker.answer(Err(why.clone())));
                 drop(self.to_topic.push(TopicItem::SubscriptionFailed(Arc::clone(&self.name), error)));
                 self.gone(why);
             }
         }
     }
 
-    fn seek(&mut self, request: RequestKey, connection: ConnectionHandle, target: SeekTarget) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        if serving.fenced {
-            let busy = Refusal::new(ServerError::ConsumerBusy, "Subscription is busy: another seek is under way");
-            return connection.answer(request, Err(busy));
-        }
-        // Fact: clients expect their consumers to be cut off before the answer.
-        for id in serving.consumers.close_all() {
-            serving.dispatcher.remove_consumer(id, serving.cursor.mark_delete());
-        }
-        serving.fenced = true;
-        let (log, me) = (Arc::clone(&self.log), self.me.clone());
-        self.env.control.spawn("seek", OnPanic::ExitProcess, async move {
-            let sought = seek::find(&log, &target).await;
-            if let Err(geminga_env::Closed(item)) = me.push(SubscriptionItem::Sought(request, connection, sought)) {
-                refuse(item, &closing());
-            }
-        });
-    }
-
-    fn sought(
-        &mut self,
-        request: RequestKey,
-        connection: &ConnectionHandle,
-        target: Result<Position, ManagedLedgerError>,
-    ) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        serving.fenced = false;
-        if !self.durable {
-            serving.orphan_until = Some(self.env.clock.now() + ORPHAN_DEADLINE);
-        }
-        match target {
-            Ok(mark_delete) => {
-                serving.cursor.reset(mark_delete);
-                serving.dispatcher.rewind(mark_delete);
-                serving.reading.restart();
-                self.acked(connection.clone(), Some(request));
-            }
-            Err(error) => connection.answer(request, Err(of_log(&error))),
-        }
-    }
-
-    fn unsubscribe(&mut self, request: RequestKey, connection: ConnectionHandle, force: bool) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        if serving.fenced || (serving.consumers.len() > 1 && !force) {
-            let message = "Unconnected or shared consumer attempting to unsubscribe";
-            return connection.answer(request, Err(Refusal::new(ServerError::MetadataError, message)));
-        }
-        serving.fenced = true;
-        if !self.durable {
-            return self.deleted(request, &connection, Ok(()));
-        }
-        let (ledgers, topic, name) = (self.options.ledgers.clone(), self.topic.clone(), Arc::clone(&self.name));
-        let me = self.me.clone();
-        self.env.control.spawn("unsubscribe", OnPanic::ExitProcess, async move {
-            let result = delete_cursor(&ledgers, &topic, &name).await;
-            if let Err(geminga_env::Closed(item)) = me.push(SubscriptionItem::Deleted(request, connection, result)) {
-                refuse(item, &closing());
-            }
-        });
-    }
-
-    fn deleted(&mut self, request: RequestKey, connection: &ConnectionHandle, result: Result<(), ManagedLedgerError>) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        match result {
-            Ok(()) | Err(ManagedLedgerError::CursorNotFound) => {
-                connection.answer(request, Ok(Answer::Done));
-                serving.consumers.close_all();
-                self.end();
-            }
-            Err(error) => {
-                serving.fenced = false;
-                connection.answer(request, Err(of_log(&error)));
-            }
-        }
-    }
-
     /// Nothing is left of the subscription.
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         drop(self.to_topic.push(TopicItem::SubscriptionEnded(Arc::clone(&self.name))));
         self.gone(closing());
     }
@@ -523,6 +485,10 @@ impl Subscription {
             store.flush();
         }
         serving.consumers.flush();
+        if self.terminated && self.log.with_extents(|extents| serving.cursor.backlog(extents)) == 0 {
+            serving.consumers.tell_end();
+        }
+        count(&self.counts, &self.env, serving, self.durable);
         if serving.orphan_until.is_some_and(|until| until <= now) {
             self.end();
             return false;
@@ -563,4 +529,20 @@ impl Subscription {
             done.send(());
         }
     }
+}
+
+/// Brings up to date what others read of the subscription.
+fn count(counts: &SubscriptionCounts, env: &Env, serving: &mut Serving, durable: bool) {
+    let states = serving.dispatcher.consumers();
+    let state = SubscriptionNow {
+        durable,
+        mark_delete: serving.cursor.mark_delete(),
+        acked_beyond: serving.cursor.acked_beyond(),
+        consumers: states.len(),
+        unacked: states.iter().map(ConsumerState::unacked).sum(),
+        blocked: states.iter().any(ConsumerState::is_blocked),
+        replaying: serving.dispatcher.replaying(),
+    };
+    let turn = serving.consumers.take_turn();
+    counts.turn(env.clock.now(), env.clock.wall(), &turn, state);
 }

@@ -21,7 +21,7 @@ use crate::{
     TopicOptions, open_topic,
 };
 
-fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
+pub(crate) fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
     TopicOptions {
         ledgers: ManagedLedgers {
             env: env.clone(),
@@ -36,7 +36,7 @@ fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
     }
 }
 
-fn name() -> TopicName {
+pub(crate) fn name() -> TopicName {
     "persistent://public/default/t".parse().unwrap()
 }
 

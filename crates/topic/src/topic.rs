@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use geminga_admin_model::{SubscriptionReport, TopicReport};
+use geminga_admin_model::{InternalStats, TopicReport, TopicStats};
 use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
     Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
@@ -20,6 +20,8 @@ use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, Subscribe
 
 use crate::access::EPOCH_PROPERTY;
 use crate::connection::{ConnectionHandle, ConnectionItem};
+use crate::counts::{SubscriptionCounts, TopicCounts, TopicMeasures};
+use crate::operations::TopicOrder;
 use crate::publish::{NewProducer, ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
 use crate::subscription::{Start, SubscriptionHandle, start_subscription};
@@ -73,6 +75,9 @@ pub(crate) enum TopicItem {
     SubscriptionFailed(Arc<str>, ManagedLedgerError),
     IsActive(Reply<Result<bool, Refusal>>),
     Explain(Reply<TopicReport>),
+    Stats(Reply<TopicStats>),
+    InternalStats(Reply<InternalStats>),
+    Order(TopicOrder),
     Close(Reply<()>),
     Closed,
 }
@@ -82,6 +87,8 @@ pub(crate) enum TopicItem {
 pub struct TopicHandle {
     name: TopicName,
     mailbox: Mailbox<TopicItem>,
+    counts: TopicCounts,
+    copies: u64,
 }
 
 impl TopicHandle {
@@ -135,6 +142,27 @@ impl TopicHandle {
         self.push(TopicItem::Explain(to));
     }
 
+    /// The topic in numbers, at once: nothing is woken for it.
+    #[must_use]
+    pub fn measure(&self, now: Instant) -> TopicMeasures {
+        self.counts.measure(now, self.copies)
+    }
+
+    /// Tells the topic's statistics, with those of its subscriptions, producers and consumers.
+    pub fn stats(&self, to: Reply<TopicStats>) {
+        self.push(TopicItem::Stats(to));
+    }
+
+    /// Tells what the topic's ledgers and cursors are.
+    pub fn internal_stats(&self, to: Reply<InternalStats>) {
+        self.push(TopicItem::InternalStats(to));
+    }
+
+    /// Does something for an operator.
+    pub fn order(&self, order: TopicOrder) {
+        self.push(TopicItem::Order(order));
+    }
+
     /// Closes the topic: positions are stored, the ledger is closed, everyone connected is told.
     pub fn close(&self, done: Reply<()>) {
         self.push(TopicItem::Close(done));
@@ -160,9 +188,12 @@ fn refuse(item: TopicItem, why: &Refusal) {
         }
         TopicItem::IsActive(to) => to.send(Err(why.clone())),
         TopicItem::Close(done) => done.send(()),
+        TopicItem::Order(order) => order.refuse(why),
         // Producers of these are told that they are closed; an explanation answers by being dropped.
         TopicItem::Publish(_)
         | TopicItem::Explain(_)
+        | TopicItem::Stats(_)
+        | TopicItem::InternalStats(_)
         | TopicItem::Opened(_)
         | TopicItem::Appender(_)
         | TopicItem::MarkDeleted(..)
@@ -189,7 +220,9 @@ pub fn open_topic(
     ended: impl FnOnce(TopicEnd) + Send + 'static,
 ) -> TopicHandle {
     let (mailbox, inbox) = mailbox();
-    let handle = TopicHandle { name: name.clone(), mailbox: mailbox.clone() };
+    let counts = TopicCounts::default();
+    let copies = options.ledgers.quorum.write as u64;
+    let handle = TopicHandle { name: name.clone(), mailbox: mailbox.clone(), counts: counts.clone(), copies };
     let env = options.ledgers.env.clone();
     let (opening, to) = (options.ledgers.clone(), mailbox.clone());
     let topic = name.clone();
@@ -211,6 +244,8 @@ pub fn open_topic(
         me: mailbox,
         phase: Phase::Opening(env.clock.now() + OPEN_DEADLINE, Vec::new()),
         subscriptions: BTreeMap::new(),
+        counts,
+        terminating: Vec::new(),
     };
     env.data.spawn("topic", on_panic, async move {
         let end = task.run(inbox).await;
@@ -233,7 +268,7 @@ impl Ended {
     }
 }
 
-enum Phase {
+pub(crate) enum Phase {
     /// The log is being opened, until then; these wait for it.
     Opening(Instant, Vec<TopicItem>),
     Serving(Box<Serving>),
@@ -242,26 +277,29 @@ enum Phase {
     Gone(TopicEnd),
 }
 
-struct Serving {
-    appender: Appender,
-    publishing: Publishing,
+pub(crate) struct Serving {
+    pub(crate) appender: Appender,
+    pub(crate) publishing: Publishing,
     /// It is to close when what was published has its receipts; nothing new is admitted. These are answered then.
-    draining: Option<Vec<Reply<()>>>,
+    pub(crate) draining: Option<Vec<Reply<()>>>,
 }
 
-struct Subscription {
-    handle: SubscriptionHandle,
-    durable: bool,
+pub(crate) struct Subscription {
+    pub(crate) handle: SubscriptionHandle,
+    pub(crate) durable: bool,
     mark_delete: Option<Position>,
 }
 
-struct Topic {
-    env: Env,
+pub(crate) struct Topic {
+    pub(crate) env: Env,
     options: TopicOptions,
-    name: TopicName,
+    pub(crate) name: TopicName,
     me: Mailbox<TopicItem>,
-    phase: Phase,
-    subscriptions: BTreeMap<Arc<str>, Subscription>,
+    pub(crate) phase: Phase,
+    pub(crate) subscriptions: BTreeMap<Arc<str>, Subscription>,
+    pub(crate) counts: TopicCounts,
+    /// Who waits for the topic to be terminated.
+    pub(crate) terminating: Vec<Reply<Result<Position, Refusal>>>,
 }
 
 impl Topic {
@@ -338,9 +376,11 @@ impl Topic {
             Ok((opened, cursors)) => {
                 let log = Arc::clone(&opened.log);
                 let appender = opened.appender(Arc::new(ToTopic(self.me.clone())));
-                let me = TopicHandle { name: self.name.clone(), mailbox: self.me.clone() };
+                let terminated = appender.terminated().is_some();
+                let names = Arc::clone(&self.options.producer_names);
                 let epoch = appender.info().property(EPOCH_PROPERTY);
-                let publishing = Publishing::new(Arc::clone(&self.options.producer_names), me, epoch);
+                let publishing = Publishing::new(names, self.to_others(), epoch, self.counts.clone(), terminated);
+                self.counts.opened(&log);
                 self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None }));
                 for cursor in cursors {
                     self.start(&log, &cursor, true, Start::Existing);
@@ -390,6 +430,7 @@ impl Topic {
             }
             TopicItem::SubscriptionEnded(name) => {
                 self.subscriptions.remove(&name);
+                self.counts.remove_subscription(&name);
                 self.trim();
             }
             TopicItem::SubscriptionFailed(name, error) => {
@@ -404,6 +445,9 @@ impl Topic {
                 to.send(Ok(has_messages || serving.publishing.len() > 0 || has_consumers));
             }
             TopicItem::Explain(to) => self.explain(to),
+            TopicItem::Stats(to) => self.stats(to),
+            TopicItem::InternalStats(to) => self.internal_stats(to),
+            TopicItem::Order(order) => self.order(order),
             TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),
             TopicItem::Opened(_) | TopicItem::Closed => {}
         }
@@ -411,10 +455,11 @@ impl Topic {
 
     /// Opens a producer, after the subscription that it wants to be there first.
     fn open_producer(&mut self, mut producer: NewProducer) {
+        let wall = self.env.clock.wall();
         let Phase::Serving(serving) = &mut self.phase else { return };
         let there = |name: &String| self.subscriptions.contains_key(name.as_str());
         let Some(name) = producer.spec.initial_subscription.take().filter(|name| !there(name)) else {
-            return serving.publishing.open(producer, &mut serving.appender);
+            return serving.publishing.open(wall, producer, &mut serving.appender);
         };
         let (ledgers, topic, me) = (self.options.ledgers.clone(), self.name.clone(), self.me.clone());
         self.env.control.spawn("initial subscription", OnPanic::ExitProcess, async move {
@@ -426,18 +471,24 @@ impl Topic {
     }
 
     fn initial_subscription(&mut self, name: &str, result: Result<(), ManagedLedgerError>, producer: NewProducer) {
+        let wall = self.env.clock.wall();
         let Phase::Serving(serving) = &mut self.phase else { return };
         match result {
             // Fenced: somebody else made it meanwhile.
             Ok(()) | Err(ManagedLedgerError::Fenced) => {
                 let log = Arc::clone(serving.appender.log());
-                serving.publishing.open(producer, &mut serving.appender);
+                serving.publishing.open(wall, producer, &mut serving.appender);
                 if !self.subscriptions.contains_key(name) {
                     self.start(&log, name, true, Start::Existing);
                 }
             }
             Err(error) => refuse(TopicItem::OpenProducer(producer), &of_log(&error)),
         }
+    }
+
+    fn to_others(&self) -> TopicHandle {
+        let copies = self.options.ledgers.quorum.write as u64;
+        TopicHandle { name: self.name.clone(), mailbox: self.me.clone(), counts: self.counts.clone(), copies }
     }
 
     fn subscribe(&mut self, log: &Arc<Log>, key: ConsumerKey, connection: ConnectionHandle, spec: Box<SubscribeSpec>) {
@@ -450,8 +501,9 @@ impl Topic {
         }
     }
 
-    fn start(&mut self, log: &Arc<Log>, name: &str, durable: bool, start: Start) {
+    pub(crate) fn start(&mut self, log: &Arc<Log>, name: &str, durable: bool, start: Start) {
         let name: Arc<str> = name.into();
+        let counts = SubscriptionCounts::new(durable);
         let handle = start_subscription(
             self.options.clone(),
             self.name.clone(),
@@ -460,7 +512,12 @@ impl Topic {
             self.me.clone(),
             durable,
             start,
+            counts.clone(),
         );
+        if matches!(&self.phase, Phase::Serving(serving) if serving.appender.terminated().is_some()) {
+            handle.terminated();
+        }
+        self.counts.add_subscription(&name, counts);
         self.subscriptions.insert(name, Subscription { handle, durable, mark_delete: None });
     }
 
@@ -478,12 +535,18 @@ impl Topic {
         }
         serving.publishing.give_turns(&mut serving.appender);
         serving.appender.flush();
-        if serving.publishing.send_receipts(&mut serving.appender) {
+        if serving.publishing.send_receipts(now, self.env.clock.wall(), &mut serving.appender) {
             self.subscriptions.values().for_each(|subscription| subscription.handle.wake_if_waiting());
         }
         if let AppenderState::Failed(error) = serving.appender.state() {
             self.fail(error);
-        } else if serving.draining.is_some() && serving.publishing.pending() == 0 {
+            return;
+        }
+        if !self.terminating.is_empty() && serving.appender.terminated().is_some() {
+            self.terminated();
+        }
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if serving.draining.is_some() && serving.publishing.pending() == 0 {
             self.close();
         }
     }
@@ -499,43 +562,6 @@ impl Topic {
             first_kept = first_kept.min(next.map_or(LedgerId(i64::MAX), |next| next.ledger));
         }
         serving.appender.trim(first_kept);
-    }
-
-    fn explain(&self, to: Reply<TopicReport>) {
-        let Phase::Serving(serving) = &self.phase else { return };
-        let state = match serving.appender.state() {
-            AppenderState::Idle => "serving; no ledger is open, the next message makes one".to_owned(),
-            AppenderState::Writing(ledger) => format!("serving; writing ledger {ledger}"),
-            AppenderState::Switching { since } => {
-                format!("serving; changing ledgers for {:?}", self.env.clock.now().since(since))
-            }
-            AppenderState::Failed(error) => format!("failed: {error}"),
-            AppenderState::Closed => "closed".to_owned(),
-        };
-        let log = serving.appender.log();
-        let mut report = TopicReport {
-            topic: self.name.to_string(),
-            state,
-            ledgers: log.with_extents(|e| e.iter().map(|(ledger, entries)| format!("{ledger} ({entries})")).collect()),
-            last_confirmed: log.last_confirmed().to_string(),
-            pending_publishes: serving.publishing.pending(),
-            producers: serving.publishing.report(),
-            subscriptions: Vec::new(),
-        };
-        let mut asked = Vec::new();
-        for (name, subscription) in &self.subscriptions {
-            let (ask, answer) = reply();
-            subscription.handle.explain(ask);
-            asked.push((name.to_string(), answer));
-        }
-        // Subscriptions answer by themselves; the topic goes on meanwhile.
-        self.env.control.spawn("explain topic", OnPanic::Log, async move {
-            for (name, mut answer) in asked {
-                let unanswered = SubscriptionReport { name, why: Some("it is closing".into()), ..Default::default() };
-                report.subscriptions.push(answer.wait().await.unwrap_or(unanswered));
-            }
-            to.send(report);
-        });
     }
 
     /// Tells everyone connected, stores positions, closes the ledger.

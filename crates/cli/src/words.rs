@@ -1,0 +1,58 @@
+//! The command line as it was meant: by the name that the binary was called by, and with the original's options.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Options that are one letter to the parser and several to the original.
+const SHORT: [(&str, &str); 3] = [
+    ("-gpb", "--get-precise-backlog"),
+    ("-sbs", "--get-subscription-backlog-size"),
+    ("-ist", "--include-system-topic"),
+];
+
+/// What was called, as words of `geminga`. Links named `pulsar-admin` and `pulsar-client` stand for the sub-commands of
+/// these tools, one named `pulsar` for `geminga` itself.
+#[must_use]
+pub fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = given.into_iter().collect();
+    let name = words.first().and_then(|name| Path::new(name).file_name()?.to_str()).unwrap_or_default();
+    let tool = match name {
+        "pulsar-admin" => Some("admin"),
+        "pulsar-client" => Some("client"),
+        _ => None,
+    };
+    if let Some(tool) = tool {
+        words.insert(1, tool.into());
+    }
+    if words.get(1).is_some_and(|word| word == "admin") {
+        for word in words.iter_mut().skip(2) {
+            if let Some((_, long)) = SHORT.iter().find(|(short, _)| word == short) {
+                *word = long.into();
+            }
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words_of(given: &str) -> String {
+        let words = words(given.split(' ').map(OsString::from));
+        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn links_and_short_options() {
+        for (given, meant) in [
+            ("geminga version", "geminga version"),
+            ("/usr/bin/pulsar standalone", "/usr/bin/pulsar standalone"),
+            ("bin/pulsar-admin topics stats -gpb t", "bin/pulsar-admin admin topics stats --get-precise-backlog t"),
+            ("pulsar-client produce t -db", "pulsar-client client produce t -db"),
+            ("geminga client produce t -ist", "geminga client produce t -ist"),
+        ] {
+            assert_eq!(words_of(given), meant);
+        }
+    }
+}

@@ -32,7 +32,7 @@ pub struct PerfArgs {
     #[arg(long, value_name = "NAME", global = true)]
     listener_name: Option<String>,
     /// Bytes of messages that all producers together may have under way.
-    #[arg(long = "memory-limit", alias = "ml", value_name = "BYTES", default_value_t = 64 << 20, global = true)]
+    #[arg(long = "memory-limit", value_name = "BYTES", default_value_t = 64 << 20, global = true)]
     memory_limit: usize,
     #[command(flatten)]
     report: ReportArgs,
@@ -83,7 +83,7 @@ struct Scope {
     #[arg(short = 't', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     num_topics: u32,
     /// Seconds until it ends by itself; 0 for never.
-    #[arg(long, alias = "time", value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     test_duration: u64,
 }
 

@@ -4,14 +4,25 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Options that are one letter to the parser and several to the original.
-const SHORT: [(&str, &str); 3] = [
+const OF_ADMIN: [(&str, &str); 3] = [
     ("-gpb", "--get-precise-backlog"),
     ("-sbs", "--get-subscription-backlog-size"),
     ("-ist", "--include-system-topic"),
 ];
+const OF_PERF: [(&str, &str); 9] = [
+    ("-bb", "--batch-max-bytes"),
+    ("-bm", "--batch-max-messages"),
+    ("-db", "--disable-batching"),
+    ("-ef", "--exit-on-failure"),
+    ("-ml", "--memory-limit"),
+    ("-ns", "--num-subscriptions"),
+    ("-sp", "--subscription-position"),
+    ("-st", "--subscription-type"),
+    ("-time", "--test-duration"),
+];
 
-/// What was called, as words of `geminga`. Links named `pulsar-admin` and `pulsar-client` stand for the sub-commands of
-/// these tools, one named `pulsar` for `geminga` itself.
+/// What was called, as words of `geminga`. Links named `pulsar-admin`, `pulsar-client` and `pulsar-perf` stand for the
+/// sub-commands of these tools, one named `pulsar` for `geminga` itself.
 #[must_use]
 pub fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = given.into_iter().collect();
@@ -19,16 +30,20 @@ pub fn words(given: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let tool = match name {
         "pulsar-admin" => Some("admin"),
         "pulsar-client" => Some("client"),
+        "pulsar-perf" => Some("perf"),
         _ => None,
     };
     if let Some(tool) = tool {
         words.insert(1, tool.into());
     }
-    if words.get(1).is_some_and(|word| word == "admin") {
-        for word in words.iter_mut().skip(2) {
-            if let Some((_, long)) = SHORT.iter().find(|(short, _)| word == short) {
-                *word = long.into();
-            }
+    let short: &[(&str, &str)] = match words.get(1).and_then(|word| word.to_str()) {
+        Some("admin") => &OF_ADMIN,
+        Some("perf") => &OF_PERF,
+        _ => &[],
+    };
+    for word in words.iter_mut().skip(2) {
+        if let Some((_, long)) = short.iter().find(|(short, _)| word == short) {
+            *word = long.into();
         }
     }
     words
@@ -50,6 +65,7 @@ mod tests {
             ("/usr/bin/pulsar standalone", "/usr/bin/pulsar standalone"),
             ("bin/pulsar-admin topics stats -gpb t", "bin/pulsar-admin admin topics stats --get-precise-backlog t"),
             ("pulsar-client produce t -db", "pulsar-client client produce t -db"),
+            ("pulsar-perf produce -time 5 -db t", "pulsar-perf perf produce --test-duration 5 --disable-batching t"),
             ("geminga client produce t -ist", "geminga client produce t -ist"),
         ] {
             assert_eq!(words_of(given), meant);

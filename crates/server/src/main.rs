@@ -38,6 +38,10 @@ enum Role {
     Version,
 }
 
+/// Many small things live and die on different threads here.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse_from(geminga_cli::words(std::env::args_os()));
     match cli.role {

@@ -20,16 +20,16 @@ pub(super) struct ConsumeArgs {
     #[arg(short, long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     num_consumers: u32,
     /// Subscriptions of each topic; with several, -0, -1 … are added to the name.
-    #[arg(long, alias = "ns", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     num_subscriptions: u32,
     /// Name of the subscription.
-    #[arg(short = 's', long, alias = "ss", value_name = "NAME", default_value = "sub")]
+    #[arg(short = 's', long, value_name = "NAME", default_value = "sub")]
     subscriptions: String,
     /// How the subscription divides messages among its consumers.
-    #[arg(long, alias = "st", value_name = "TYPE", default_value = "Exclusive", ignore_case = true)]
+    #[arg(long, value_name = "TYPE", default_value = "Exclusive", ignore_case = true)]
     subscription_type: SubscriptionType,
     /// Where the subscription starts if this creates it.
-    #[arg(long, alias = "sp", value_name = "POSITION", default_value = "Latest", ignore_case = true)]
+    #[arg(long, value_name = "POSITION", default_value = "Latest", ignore_case = true)]
     subscription_position: Position,
     /// Messages that may wait here, for each consumer and partition.
     #[arg(short = 'q', long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -160,7 +160,18 @@ mod tests {
     fn subscriptions_are_numbered_if_there_are_several() {
         let parse = |words: &[&str]| Line::try_parse_from(["consume", "t"].iter().chain(words)).unwrap().args;
         assert_eq!(options(&parse(&[]), 0), ConsumerOptions::new("sub"));
-        let several = ["-s", "x", "--ns", "2", "--st", "Shared", "--sp", "earliest", "-q", "5"];
+        let several = [
+            "-s",
+            "x",
+            "--num-subscriptions",
+            "2",
+            "--subscription-type",
+            "Shared",
+            "--subscription-position",
+            "earliest",
+            "-q",
+            "5",
+        ];
         let told = options(&parse(&several), 1);
         assert_eq!((told.subscription.as_str(), told.sub_type, told.queue_size), ("x-1", SubType::Shared, 5));
         assert_eq!(told.initial_position, InitialPosition::Earliest);

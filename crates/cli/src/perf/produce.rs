@@ -40,17 +40,14 @@ pub(super) struct ProduceArgs {
     #[arg(short, long, value_name = "MILLISECONDS", default_value_t = 1.0, value_parser = milliseconds)]
     batch_time_window: f64,
     /// Messages of a batch at most.
-    #[arg(long, alias = "bm", value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     batch_max_messages: u32,
     /// Bytes of a batch at most.
-    #[arg(long, alias = "bb", value_name = "BYTES", default_value_t = 4 << 20)]
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     batch_max_bytes: usize,
     /// Send each message as an entry of its own. Also -db.
     #[arg(long)]
     disable_batching: bool,
-    /// The original's `-db`, which is a short option with a value to the parser of options.
-    #[arg(short, hide = true, value_name = "b", value_parser = ["b"])]
-    d: Option<String>,
     /// Seconds until a message that is not stored has failed; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     send_timeout: u64,
@@ -140,7 +137,7 @@ fn options(args: &ProduceArgs) -> ProducerOptions {
         delay: Duration::from_secs_f64(args.batch_time_window / 1000.0),
     };
     ProducerOptions {
-        batching: (!args.disable_batching && args.d.is_none()).then_some(batching),
+        batching: (!args.disable_batching).then_some(batching),
         compression: match args.compression {
             Compression::None => CompressionType::None,
             Compression::Lz4 => CompressionType::Lz4,
@@ -243,7 +240,7 @@ mod tests {
 
     #[test]
     fn options_as_the_original_names_them() {
-        let args = parse(&["-db", "-z", "lz4", "-o", "7", "--send-timeout", "3", "-b", "0.5"]).unwrap();
+        let args = parse(&["--disable-batching", "-z", "lz4", "-o", "7", "--send-timeout", "3", "-b", "0.5"]).unwrap();
         let told = options(&args);
         assert_eq!((told.batching, told.compression, told.max_pending), (None, CompressionType::Lz4, 7));
         assert_eq!(told.send_timeout, Some(Duration::from_secs(3)));

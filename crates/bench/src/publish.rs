@@ -33,6 +33,8 @@ pub(crate) struct Load {
     pub(crate) bytes: usize,
     /// Subscriptions that keep up.
     pub(crate) subscriptions: usize,
+    /// How long to rest before an entry; zero for as fast as it goes.
+    pub(crate) rest: Duration,
 }
 
 /// What came of it.
@@ -116,6 +118,9 @@ fn publish(
     let started = Instant::now();
     let (mut measured_from, mut stored, mut cpu, mut received_before) = (None, 0_u64, Duration::ZERO, 0);
     loop {
+        if !load.rest.is_zero() {
+            thread::sleep(load.rest);
+        }
         while under_way.len() < load.window {
             encode_send_header(&mut out, &send(producer, sequence, load), entry.len());
             out.extend_from_slice(&entry);

@@ -125,30 +125,34 @@ enum Target {
 }
 
 const LOADS: [(&str, Load, Target); 6] = [
-    ("one in flight, 100 B", Load { window: 1, batch: 0, bytes: 100, subscriptions: 0 }, Target::OneInFlight),
+    (
+        "one in flight, 100 B",
+        Load { window: 1, batch: 0, bytes: 100, subscriptions: 0, rest: Duration::ZERO },
+        Target::OneInFlight,
+    ),
     (
         "unbatched, 1000 in flight, 100 B",
-        Load { window: 1000, batch: 0, bytes: 100, subscriptions: 0 },
+        Load { window: 1000, batch: 0, bytes: 100, subscriptions: 0, rest: Duration::ZERO },
         Target::Window(0.5),
     ),
     (
         "unbatched, 1000 in flight, 1 KiB",
-        Load { window: 1000, batch: 0, bytes: 1024, subscriptions: 0 },
+        Load { window: 1000, batch: 0, bytes: 1024, subscriptions: 0, rest: Duration::ZERO },
         Target::Sequential(0.35),
     ),
     (
         "batched 126 x 1 KiB, 32 in flight",
-        Load { window: 32, batch: 126, bytes: 1024, subscriptions: 0 },
+        Load { window: 32, batch: 126, bytes: 1024, subscriptions: 0, rest: Duration::ZERO },
         Target::Sequential(0.6),
     ),
     (
         "batched with a consumer",
-        Load { window: 32, batch: 126, bytes: 1024, subscriptions: 1 },
+        Load { window: 32, batch: 126, bytes: 1024, subscriptions: 1, rest: Duration::ZERO },
         Target::Sequential(0.6),
     ),
     (
         "unbatched with a consumer, 100 B",
-        Load { window: 1000, batch: 0, bytes: 100, subscriptions: 1 },
+        Load { window: 1000, batch: 0, bytes: 100, subscriptions: 1, rest: Duration::ZERO },
         Target::Window(0.5),
     ),
 ];
@@ -193,7 +197,8 @@ impl Target {
 }
 
 fn fan_out(plan: &Plan, server: &Server) -> Result<Row, String> {
-    let load = Load { window: 1, batch: 0, bytes: 100, subscriptions: 0 };
+    // Slow enough that what was published is delivered before the next comes: else the row is about processor time.
+    let load = Load { window: 1, batch: 0, bytes: 100, subscriptions: 0, rest: Duration::from_millis(20) };
     let alone = publish::run(server, "persistent://public/default/alone", load, plan.duration)?;
     let many = Load { subscriptions: 1000, ..load };
     let fanned = publish::run(server, "persistent://public/default/fan-out", many, plan.duration)?;

@@ -121,6 +121,15 @@ impl Writer {
         }
     }
 
+    /// An idle writer keeps no room for entries: there is one for every topic that was ever written to.
+    fn rest(&mut self) {
+        if self.machine.is_idle() {
+            self.machine.rest();
+            self.actions = Vec::new();
+            self.links.iter_mut().filter(|link| link.adds.is_empty()).for_each(|link| link.adds = Vec::new());
+        }
+    }
+
     fn outgoing(&mut self, bookie: BookieId) -> &mut Outgoing {
         let known = self.links.iter().position(|outgoing| outgoing.bookie == bookie);
         let at = known.unwrap_or_else(|| {
@@ -139,6 +148,7 @@ impl Writer {
                 for result in results.into_iter().filter(|result| result.ledger == ledger) {
                     self.machine.handle_added(result.index, &result.bookie, result.entry, result.result);
                 }
+                self.rest();
             }
             LedgerEvent::Changed { ledger, outcome } if ledger == self.machine.ledger() => match outcome {
                 Ok(metadata) => {

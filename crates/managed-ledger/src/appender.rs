@@ -380,6 +380,11 @@ impl Appender {
             self.first_inflight = position.next();
         }
         self.log.confirmed(&mut self.confirmed);
+        if self.inflight.is_empty() {
+            // An idle topic keeps no room for entries.
+            self.inflight = VecDeque::new();
+            self.confirmed = Vec::new();
+        }
     }
 
     fn request_next_if_full(&mut self, now: Instant) {

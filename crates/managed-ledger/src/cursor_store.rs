@@ -61,17 +61,18 @@ pub enum Saved {
     Failed(ManagedLedgerError),
 }
 
+/// Writers are boxed: most cursors have none.
 enum State {
     /// The node holds the state.
     InNode,
     /// A ledger is being made, for the state that is being saved.
     Creating,
     /// The new ledger gets its first state; then the node will name it.
-    Starting(Writer),
+    Starting(Box<Writer>),
     /// The node is being written to name the ledger.
-    Naming(Writer),
+    Naming(Box<Writer>),
     /// States are appended.
-    Writing { writer: Writer, opened_at: Instant },
+    Writing { writer: Box<Writer>, opened_at: Instant },
     /// The node is being written to hold the state.
     Folding,
     /// It cannot go on.
@@ -328,7 +329,8 @@ impl CursorStore {
     }
 
     fn start_ledger(&mut self, created: CreatedLedger) {
-        let mut writer = self.ledgers.ledgers.writer(created, Arc::new(ToOwner(Arc::clone(&self.sink))));
+        let writer = self.ledgers.ledgers.writer(created, Arc::new(ToOwner(Arc::clone(&self.sink))));
+        let mut writer = Box::new(writer);
         if let Some(saving) = &self.saving {
             writer.add(saving.snapshot.encode().into());
         }
@@ -336,7 +338,7 @@ impl CursorStore {
         self.flush();
     }
 
-    fn name_ledger(&mut self, writer: Writer) {
+    fn name_ledger(&mut self, writer: Box<Writer>) {
         let mark_delete = self.saving.as_ref().map(|saving| saving.snapshot.mark_delete);
         self.node = ManagedCursorInfo {
             cursor_ledger: writer.ledger(),

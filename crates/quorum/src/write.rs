@@ -179,6 +179,20 @@ impl LedgerWriter {
         }
     }
 
+    /// Whether nothing is pending and nothing is to be done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.actions.is_empty()
+    }
+
+    /// Gives back what room an idle writer holds.
+    pub fn rest(&mut self) {
+        if self.is_idle() {
+            self.pending = VecDeque::new();
+            self.actions = Vec::new();
+        }
+    }
+
     /// Moves what is to be done to the end of `into`, in order.
     pub fn take_actions(&mut self, into: &mut Vec<WriteAction>) {
         into.append(&mut self.actions);

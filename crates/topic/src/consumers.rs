@@ -42,7 +42,8 @@ pub(crate) struct Consumer {
 /// By the id that the dispatcher knows them by.
 #[derive(Debug)]
 pub(crate) struct Consumers {
-    by_id: BTreeMap<ConsumerId, Consumer>,
+    /// Boxed: a map of one has room for eleven.
+    by_id: BTreeMap<ConsumerId, Box<Consumer>>,
     last_id: u64,
     /// How many of them do not take any schema, for the topic to see.
     schema_bound: Arc<AtomicUsize>,
@@ -90,7 +91,7 @@ impl Consumers {
             last_acked: UnixMillis(0),
             last_flow: UnixMillis(0),
         };
-        self.by_id.insert(id, consumer);
+        self.by_id.insert(id, Box::new(consumer));
     }
 
     /// A consumer asked for messages.
@@ -124,17 +125,21 @@ impl Consumers {
     }
 
     pub(crate) fn get(&self, id: ConsumerId) -> Option<&Consumer> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(Box::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, id: ConsumerId) -> Option<&mut Consumer> {
-        self.by_id.get_mut(&id)
+        self.by_id.get_mut(&id).map(Box::as_mut)
     }
 
     pub(crate) fn remove(&mut self, id: ConsumerId) -> Option<Consumer> {
         let consumer = self.by_id.remove(&id)?;
         self.schema_bound.fetch_sub(usize::from(consumer.schema_bound), Ordering::Release);
-        Some(consumer)
+        if self.by_id.is_empty() {
+            // An empty map keeps its room.
+            self.by_id = BTreeMap::new();
+        }
+        Some(*consumer)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -268,6 +268,9 @@ impl Publishing {
     fn remove(&mut self, id: ProducerId) -> Option<Producer> {
         self.access.remove(id);
         let removed = self.producers.remove(&id);
+        if self.producers.is_empty() {
+            self.producers.shrink_to_fit();
+        }
         self.counts.set_producers(self.producers.len());
         removed
     }
@@ -408,6 +411,11 @@ impl Publishing {
             connection.push(ConnectionItem::Receipts(receipts));
         }
         drop(positions);
+        if self.unanswered.is_empty() {
+            // An idle topic keeps no room for entries.
+            self.unanswered = VecDeque::new();
+            self.completed = Vec::new();
+        }
         for producer in closed.into_iter().filter_map(|id| self.remove(id)) {
             producer.connection.push(ConnectionItem::ProducerClosed(producer.key));
         }

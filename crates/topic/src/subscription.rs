@@ -278,7 +278,7 @@ pub(crate) fn start_subscription(
         drop(panicked.push(TopicItem::SubscriptionFailed(of, ManagedLedgerError::Fenced)));
     }));
     let task = Subscription::new(options, topic, name, log, mailbox, to_topic, waiting, schema_bound, durable, counts);
-    env.data.spawn("subscription", on_panic, task.run(inbox));
+    env.data.spawn("subscription", on_panic, Box::new(task).run(inbox));
     handle
 }
 

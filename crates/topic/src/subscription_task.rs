@@ -110,10 +110,11 @@ impl Subscription {
         }
     }
 
-    pub(crate) async fn run(mut self, mut inbox: Inbox<SubscriptionItem>) {
+    pub(crate) async fn run(mut self: Box<Self>, mut inbox: Inbox<SubscriptionItem>) {
         let clock = self.env.clock;
-        let mut batch = Vec::new();
         loop {
+            // An idle subscription keeps no room for items.
+            let mut batch = Vec::new();
             tokio::select! {
                 biased;
                 () = inbox.wait() => {}

@@ -237,7 +237,8 @@ pub fn open_topic(
     let ended = Arc::new(Ended(parking_lot::Mutex::new(Some(Box::new(ended)))));
     let told = Arc::clone(&ended);
     let on_panic = OnPanic::Tell(Box::new(move || told.tell(TopicEnd::Panicked)));
-    let task = Topic {
+    // Boxed, because a future holds what it is made of twice.
+    let task = Box::new(Topic {
         env: env.clone(),
         options,
         name,
@@ -246,7 +247,7 @@ pub fn open_topic(
         subscriptions: BTreeMap::new(),
         counts,
         terminating: Vec::new(),
-    };
+    });
     env.data.spawn("topic", on_panic, async move {
         let end = task.run(inbox).await;
         ended.tell(end);
@@ -303,10 +304,11 @@ pub(crate) struct Topic {
 }
 
 impl Topic {
-    async fn run(mut self, mut inbox: Inbox<TopicItem>) -> TopicEnd {
+    async fn run(mut self: Box<Self>, mut inbox: Inbox<TopicItem>) -> TopicEnd {
         let clock = self.env.clock;
-        let mut batch = Vec::new();
         loop {
+            // An idle topic keeps no room for items.
+            let mut batch = Vec::new();
             let deadline = match &self.phase {
                 Phase::Serving(serving) => serving.appender.deadline(),
                 Phase::Opening(until, _) => Some(*until),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
-use geminga_broker::{Broker, BrokerOptions};
+use geminga_broker::{Broker, BrokerOptions, Limits};
 use geminga_env::Env;
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
@@ -49,6 +49,7 @@ async fn rest() -> Rest {
         service_url: "pulsar://localhost:6650".into(),
         web_service_url: "http://localhost:8080".into(),
         through_service_url: true,
+        limits: Limits::default(),
         outbox_bytes: 1 << 20,
         ingress_bytes: 1 << 20,
     };

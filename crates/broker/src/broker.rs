@@ -13,6 +13,7 @@ use geminga_wire::ServerError;
 use tokio::net::TcpListener;
 
 use crate::connection::run_connection;
+use crate::limits::Limits;
 use crate::open_topics::OpenTopics;
 
 /// What a broker is started with.
@@ -30,6 +31,8 @@ pub struct BrokerOptions {
     pub web_service_url: String,
     /// Whether clients are to keep to the address they dialled. Fact: so for a standalone that advertises loopback.
     pub through_service_url: bool,
+    /// What may be made, and how much of it.
+    pub limits: Limits,
     /// Bytes that may be delivered to a connection before its socket took them.
     pub outbox_bytes: usize,
     /// Bytes of publishes without a receipt above which a connection is not read from.
@@ -130,6 +133,10 @@ impl Broker {
 
     pub(crate) fn ledgers(&self) -> &ManagedLedgers {
         &self.0.options.topics.ledgers
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.options.limits
     }
 
     pub(crate) fn env(&self) -> &Env {

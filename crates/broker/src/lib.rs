@@ -15,6 +15,7 @@ mod admin_error;
 mod admission;
 mod broker;
 mod connection;
+mod limits;
 mod names;
 mod namespaces;
 mod open_topics;
@@ -30,5 +31,6 @@ mod tests;
 
 pub use admin_error::AdminError;
 pub use broker::{Broker, BrokerOptions};
+pub use limits::{AutoCreation, Limits};
 pub use open_topics::OpenTopics;
 pub use schemas::SchemaVersion;

@@ -16,6 +16,6 @@ mod seam;
 mod sim;
 
 pub use error::{DiskError, DiskErrorKind};
-pub use real::RealDisk;
+pub use real::{EntryKind, RealDisk};
 pub use seam::{DirLock, Disk, DiskFile, OpenMode, Space};
 pub use sim::{CrashImages, Seeded, SimDisk, SimStats};

@@ -6,7 +6,9 @@
 
 mod bookie;
 mod bootstrap;
+mod config;
 mod standalone;
+mod wipe;
 
 use std::process::ExitCode;
 

@@ -32,7 +32,7 @@ async fn ledgers(broker: &Broker) -> usize {
 async fn racing_producers_get_one_version() {
     let env = Env::simulated(1);
     let bookies = MemoryBookies::new(1);
-    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone()).await;
+    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone(), Limits::default()).await;
     let (a, partition) = (topic("a"), topic("a-partition-3"));
     bookies.hold_adds(true);
     let release = async {
@@ -113,7 +113,7 @@ async fn a_topic_takes_its_schema_along() {
 async fn a_schema_that_no_bookie_takes_is_refused_in_time() {
     let env = Env::simulated(1);
     let bookies = MemoryBookies::new(1);
-    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone()).await;
+    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone(), Limits::default()).await;
     bookies.hold_adds(true);
     let started = env.clock.now();
     let error = register(&broker, &topic("a"), "R").await.unwrap_err();

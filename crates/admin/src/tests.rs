@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
-use geminga_broker::{Broker, BrokerOptions, Limits};
-use geminga_env::Env;
+use geminga_broker::{Broker, BrokerOptions, Limits, Memory};
+use geminga_env::{Budget, Env};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache};
@@ -41,6 +41,7 @@ async fn rest() -> Rest {
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
         max_unacked_per_consumer: 50_000,
+        read_ahead: Budget::new("read-ahead", 8 << 20),
     };
     let options = BrokerOptions {
         session: SessionConfig::default(),
@@ -50,8 +51,7 @@ async fn rest() -> Rest {
         web_service_url: "http://localhost:8080".into(),
         through_service_url: true,
         limits: Limits::default(),
-        outbox_bytes: 1 << 20,
-        ingress_bytes: 1 << 20,
+        memory: Memory::new(4 << 20, 4 << 20),
     };
     let broker = Broker::new(env.clone(), metadata, options);
     let rest = Rest(routes::routes(Api { started: env.clock.wall(), env, broker }));

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::connection::run_connection;
 use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::open_topics::OpenTopics;
 
 /// What a broker is started with.
@@ -33,10 +34,8 @@ pub struct BrokerOptions {
     pub through_service_url: bool,
     /// What may be made, and how much of it.
     pub limits: Limits,
-    /// Bytes that may be delivered to a connection before its socket took them.
-    pub outbox_bytes: usize,
-    /// Bytes of publishes without a receipt above which a connection is not read from.
-    pub ingress_bytes: usize,
+    /// What connections may hold in memory together.
+    pub memory: Memory,
 }
 
 /// A broker. Clones are the same broker.

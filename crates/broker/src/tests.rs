@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use geminga_env::{Env, mailbox};
+use geminga_env::{Budget, Env, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache, create_cursor, list_cursors};
@@ -10,7 +10,7 @@ use geminga_metastore::{Expected, MetadataStore, memory};
 use geminga_model::{NamespaceName, Position, TopicName};
 use geminga_records::{ClusterData, Policies, Quorum, TenantInfo, paths};
 use geminga_session::{Answer, SessionConfig, WatcherKey};
-use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo, ProducerNames, TopicOptions};
+use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, Outboxes, PeerInfo, ProducerNames, TopicOptions};
 use geminga_wire::proto::command_get_topics_of_namespace::Mode;
 use serde_json::Map;
 
@@ -45,6 +45,7 @@ async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies, li
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
         max_unacked_per_consumer: 50_000,
+        read_ahead: Budget::new("read-ahead", 8 << 20),
     };
     let options = BrokerOptions {
         session: SessionConfig::default(),
@@ -54,8 +55,7 @@ async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies, li
         web_service_url: "http://localhost:8080".into(),
         through_service_url: true,
         limits,
-        outbox_bytes: 1 << 20,
-        ingress_bytes: 1 << 20,
+        memory: Memory::new(4 << 20, 4 << 20),
     };
     let broker = Broker::new(env, metadata, options);
     let info = TenantInfo { allowed_clusters: vec!["standalone".into()], ..TenantInfo::default() };
@@ -169,7 +169,7 @@ async fn a_watcher_tells_of_topics_that_match_once_it_is_read() {
     broker.create_topic(&topic("a-1"), vec![]).await.unwrap();
     broker.create_topic(&topic("b"), vec![]).await.unwrap();
     let (items, mut inbox) = mailbox();
-    let to = ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20));
+    let to = ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20, Outboxes::new(8 << 20)));
     let watch =
         |pattern, hash| TopicWatcher::start(&broker, WatcherKey::new(1, 1), namespace(), pattern, hash, to.clone());
     let mut next = async || {

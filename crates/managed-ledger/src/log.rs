@@ -22,6 +22,9 @@ pub struct LogEntry {
     pub payload: Bytes,
 }
 
+/// What an entry takes in memory beside its payload: its place in the tail, and its share of what holds the payload.
+const ENTRY_OVERHEAD: usize = 96;
+
 /// What can be read without waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachedRead {
@@ -141,7 +144,7 @@ impl Log {
     /// Entries of one ledger were confirmed, in order.
     pub(crate) fn confirmed(self: &Arc<Log>, entries: &mut Vec<LogEntry>) {
         let Some(last) = entries.last().map(|entry| entry.position) else { return };
-        let bytes = entries.iter().map(|entry| entry.payload.len()).sum();
+        let bytes = entries.iter().map(|entry| entry.payload.len() + ENTRY_OVERHEAD).sum();
         {
             let mut state = self.state.lock();
             state.extents.set(last.ledger, last.entry.0 + 1);

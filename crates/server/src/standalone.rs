@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use clap::Args;
 use geminga_bookie_store::StoreOptions;
-use geminga_broker::{Broker, BrokerOptions};
+use geminga_broker::{Broker, BrokerOptions, Memory};
 use geminga_disk::{DirLock, Disk, RealDisk};
-use geminga_env::{Env, net, reply};
+use geminga_env::{Budget, Env, net, reply};
 use geminga_ledger::LedgerClient;
 use geminga_managed_ledger::{ManagedLedgers, TailCache};
 use geminga_model::BookieId;
@@ -27,18 +27,13 @@ use tokio::runtime::Runtime;
 use crate::bookie::LocalBookie;
 use crate::bootstrap::bootstrap;
 use crate::config::{Config, Settings, Sources, read_file, resolve};
+use crate::memory::{Shares, default_memory, parse_size};
 use crate::wipe::wipe;
 
 /// How long the stop may take; then the process ends anyway, because a crash is always safe.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a start waits for a former process to let go of the data directory and the ports.
 const START_PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of the tails of all topics that are kept in memory.
-const TAIL_CACHE: usize = 64 << 20;
-/// Bytes that may wait for one connection's socket.
-const OUTBOX: usize = 1 << 20;
-/// Bytes that one connection may have published without a receipt.
-const INGRESS: usize = 16 << 20;
 
 /// Options of `geminga standalone`.
 ///
@@ -61,6 +56,10 @@ pub(crate) struct StandaloneArgs {
     /// Delete everything in the data directory first. Refused if there is anything that Geminga did not make.
     #[arg(long)]
     wipe_data: bool,
+    /// Memory to use, such as 256M. Clients wait before it is exceeded. By default a quarter of what there is, at most
+    /// 1G.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
     /// Port of the binary protocol; 0 picks a free one [default: 6650]
     #[arg(long, value_name = "PORT")]
     broker_port: Option<String>,
@@ -111,7 +110,12 @@ pub(crate) fn run(args: &StandaloneArgs) -> ExitCode {
         }
     };
     if args.print_config {
-        let printed = writeln!(std::io::stdout(), "{config}# dataDir={}", args.data_dir.display());
+        let printed = writeln!(
+            std::io::stdout(),
+            "{config}# memory={}\n# dataDir={}",
+            args.memory.unwrap_or_else(default_memory),
+            args.data_dir.display()
+        );
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     tell_ignored(&config);
@@ -151,6 +155,8 @@ fn start_and_serve(args: &StandaloneArgs, settings: &Settings) -> Result<(), Sta
 
 async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Runtime) -> Result<(), StartError> {
     let started = env.clock.now();
+    let memory = args.memory.unwrap_or_else(default_memory);
+    let shares = Shares::of(memory, settings.cache_bytes);
     let disk = RealDisk;
     disk.create_dir(&args.data_dir)?;
     // A process that was killed may hold directory and ports until its last write returned.
@@ -177,7 +183,7 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
         env,
         Arc::new(RealDisk),
         &args.data_dir.join("bookie"),
-        StoreOptions::new(bookie_id, &identity.instance),
+        StoreOptions { index_cache_bytes: shares.index, ..StoreOptions::new(bookie_id, &identity.instance) },
     )?;
     let ledgers = ManagedLedgers {
         env: env.clone(),
@@ -185,7 +191,7 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookie.clone())),
         quorum: Quorum::new(1, 1, 1)?,
         rollover: settings.rollover,
-        cache: TailCache::new(settings.cache_bytes.unwrap_or(TAIL_CACHE)),
+        cache: TailCache::new(shares.cache),
     };
     let session = SessionConfig {
         server_version: format!("Pulsar Server{}", env!("CARGO_PKG_VERSION")),
@@ -197,6 +203,7 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
             ledgers,
             producer_names: Arc::new(ProducerNames::new(names)),
             max_unacked_per_consumer: settings.max_unacked_per_consumer,
+            read_ahead: Budget::new("read-ahead", shares.read_ahead),
         },
         session,
         through_service_url: is_loopback(&host),
@@ -204,8 +211,7 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
         service_url: service_url.clone(),
         web_service_url: web_url.clone(),
         limits: settings.limits.clone(),
-        outbox_bytes: OUTBOX,
-        ingress_bytes: INGRESS,
+        memory: Memory::new(shares.ingress, shares.outbox),
     };
     let broker = Broker::new(env.clone(), metadata, options);
     broker.serve(binary);
@@ -215,6 +221,7 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
             "listening beyond this machine without authentication: anyone who reaches {host} may do everything"
         );
     }
+    tracing::info!("memory: {} MiB, of which {} MiB cache the newest entries", memory >> 20, shares.cache >> 20);
     tracing::info!("ready after {:?}: {service_url} and {web_url}", env.clock.now().since(started));
 
     stop_requested().await?;

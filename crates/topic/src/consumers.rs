@@ -77,12 +77,13 @@ impl Consumers {
         self.by_id.keys().copied().collect()
     }
 
-    /// Takes an entry for a consumer; it leaves with [`Consumers::flush`].
-    pub(crate) fn push(&mut self, id: ConsumerId, mut delivery: Delivery) {
-        if let Some(consumer) = self.by_id.get_mut(&id) {
-            delivery.consumer_epoch = consumer.epoch;
-            consumer.outgoing.push(delivery);
-        }
+    /// Takes an entry for a consumer; it leaves with [`Consumers::flush`]. Tells whether there is room for another.
+    pub(crate) fn push(&mut self, id: ConsumerId, mut delivery: Delivery) -> bool {
+        let Some(consumer) = self.by_id.get_mut(&id) else { return true };
+        let room = consumer.connection.count(&delivery);
+        delivery.consumer_epoch = consumer.epoch;
+        consumer.outgoing.push(delivery);
+        room
     }
 
     /// Sends what a turn assigned.
@@ -125,6 +126,14 @@ impl Consumers {
             })
         };
         dispatcher.consumers().iter().filter_map(report).collect()
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.connection.withdraw(&self.outgoing);
+        }
     }
 }
 

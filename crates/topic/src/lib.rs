@@ -14,6 +14,7 @@ mod connection;
 mod consumers;
 mod delivery;
 mod last_message;
+mod outbox_gauge;
 mod publish;
 mod refusal;
 mod report;
@@ -25,7 +26,8 @@ mod topic;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};
+pub use connection::{ConnectionHandle, ConnectionItem, Delivery, PeerInfo, Receipt};
+pub use outbox_gauge::{OutboxGauge, Outboxes};
 pub use publish::{ProducerId, ProducerNames, Publish};
 pub use subscription::{ConsumerHandle, ConsumerItem};
 pub use topic::{TopicEnd, TopicHandle, TopicOptions, open_topic};

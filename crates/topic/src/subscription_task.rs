@@ -11,7 +11,7 @@ use std::time::Duration;
 use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
 use geminga_dispatch::{ConsumerId, Dispatcher, Kind, NewConsumer};
-use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply};
+use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply};
 use geminga_managed_ledger::{CursorEvent, CursorStore, Log, ManagedLedgerError, Saved, delete_cursor};
 use geminga_model::{Instant, Position, TopicName};
 use geminga_session::{Answer, ConsumerKey, Refusal, RequestKey, SeekTarget, SubscribeSpec};
@@ -45,6 +45,8 @@ pub(crate) struct Serving {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) consumers: Consumers,
     pub(crate) reading: Reading,
+    /// Consumers that became full while entries were handed out.
+    pub(crate) full: Vec<ConsumerId>,
     saved: u64,
     /// Ack receipts by the revision that must be durable first.
     receipts: VecDeque<(u64, ConnectionHandle, RequestKey)>,
@@ -87,6 +89,10 @@ impl Subscription {
         let env = options.ledgers.env.clone();
         let phase = Phase::Opening(Vec::new());
         Subscription { env, options, topic, name, log, me, to_topic, waiting, schema_bound, durable, phase }
+    }
+
+    pub(crate) fn read_ahead(&self) -> &Budget {
+        &self.options.read_ahead
     }
 
     pub(crate) async fn run(mut self, mut inbox: Inbox<SubscriptionItem>) {
@@ -158,6 +164,7 @@ impl Subscription {
                     dispatcher,
                     consumers: Consumers::new(Arc::clone(&self.schema_bound)),
                     reading: Reading::default(),
+                    full: Vec::new(),
                     saved,
                     receipts: VecDeque::new(),
                     save_at: None,

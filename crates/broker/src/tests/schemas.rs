@@ -7,7 +7,7 @@ use geminga_model::EntryId;
 use geminga_records::{SchemaInfo, SchemaLocator};
 use geminga_schema::{Bearer, Incompatible, Schema, SchemaType, version_bytes};
 use geminga_session::{ProducerSpec, Refusal, SubscribeSpec};
-use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo};
+use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, Outboxes, PeerInfo};
 use geminga_wire::proto::command_subscribe::{InitialPosition, SubType};
 use geminga_wire::proto::{ProducerAccessMode, schema::Type};
 use geminga_wire::{ServerError, proto};
@@ -168,7 +168,7 @@ fn reader(schema: Option<proto::Schema>) -> SubscribeSpec {
 
 fn connection() -> (ConnectionHandle, geminga_env::Inbox<ConnectionItem>) {
     let (items, inbox): (Mailbox<ConnectionItem>, _) = mailbox();
-    (ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20)), inbox)
+    (ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20, Outboxes::new(8 << 20))), inbox)
 }
 
 /// Keys of producers and consumers are made by sessions only.

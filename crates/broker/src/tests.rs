@@ -17,6 +17,7 @@ use serde_json::Map;
 use super::*;
 use crate::topic_watcher::TopicWatcher;
 
+mod memory;
 mod schemas;
 
 async fn broker() -> Broker {

@@ -83,6 +83,8 @@ fn status(error: &AdminError) -> StatusCode {
         | AdminError::UnknownClusters(_)
         | AdminError::ClusterInUse(..)
         | AdminError::TenantName
+        | AdminError::TooManyTenants
+        | AdminError::TooManyNamespaces(_)
         | AdminError::AdminRole
         | AdminError::NamespaceName
         | AdminError::TopicName

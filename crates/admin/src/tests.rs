@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
-use geminga_broker::{Broker, BrokerOptions};
-use geminga_env::{Env, Mailbox, mailbox};
+use geminga_broker::{Broker, BrokerOptions, Limits, Memory};
+use geminga_env::{Budget, Env, Mailbox, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{AppenderEvent, AppenderSink, ManagedLedgers, Rollover, TailCache, open};
@@ -45,6 +45,7 @@ async fn rest() -> Rest {
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
         max_unacked_per_consumer: 50_000,
+        read_ahead: Budget::new("read-ahead", 8 << 20),
     };
     let options = BrokerOptions {
         session: SessionConfig::default(),
@@ -53,8 +54,8 @@ async fn rest() -> Rest {
         service_url: "pulsar://localhost:6650".into(),
         web_service_url: "http://localhost:8080".into(),
         through_service_url: true,
-        outbox_bytes: 1 << 20,
-        ingress_bytes: 1 << 20,
+        limits: Limits::default(),
+        memory: Memory::new(4 << 20, 4 << 20),
     };
     let broker = Broker::new(env.clone(), metadata, options);
     let rest =

@@ -19,6 +19,9 @@ pub enum OpenError {
     /// There are segments but no file that says whose they are.
     #[error("{} holds segments but no INSTANCE file: the directory is incomplete; put the file back from a copy", .0.display())]
     NoCookie(PathBuf),
+    /// Asked to take the store away, but this is not part of one.
+    #[error("{} is not part of a store", .0.display())]
+    NotAStore(PathBuf),
     /// The store belongs to another bookie or another cluster.
     #[error("{} belongs to {what} '{found}', not to '{expected}': mount the right disk or correct the configuration", path.display())]
     WrongOwner {

@@ -31,6 +31,7 @@ mod state;
 mod store;
 mod survey;
 mod table;
+mod wipe;
 mod writer;
 
 pub use error::{Fatal, OpenError, ReadError};
@@ -38,4 +39,5 @@ pub use options::StoreOptions;
 pub use request::{MAX_EXPLICIT_LAC, WriteOutcome, WriteRequest};
 pub use state::MasterKey;
 pub use store::{BookieStore, StoreStats};
+pub use wipe::files_to_wipe;
 pub use writer::LogWriter;

@@ -42,6 +42,12 @@ pub enum AdminError {
     /// There is one already.
     #[error("Tenant already exist")]
     TenantExists,
+    /// There may be no more (`maxTenants`).
+    #[error("Exceed the maximum number of tenants")]
+    TooManyTenants,
+    /// The tenant may have no more (`maxNamespacesPerTenant`).
+    #[error("Exceed the maximum number of namespace in tenant :{0}")]
+    TooManyNamespaces(String),
     /// A tenant with namespaces cannot be deleted.
     #[error("The tenant still has active namespaces")]
     TenantHasNamespaces,

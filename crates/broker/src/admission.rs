@@ -12,6 +12,7 @@ use geminga_wire::{ServerError, proto};
 
 use crate::admin_error::AdminError;
 use crate::broker::Broker;
+use crate::limits::AutoCreation;
 
 impl Broker {
     /// The topic for a producer, and the version of its schema, empty without one.
@@ -60,6 +61,7 @@ impl Broker {
 
     async fn admit(&self, name: &TopicName, create: bool) -> Result<TopicHandle, Refusal> {
         self.check_topic(name).await?;
+        let create = create && self.limits().auto_creation_of(name) != AutoCreation::Off;
         self.topic(name, create)
     }
 

@@ -13,6 +13,8 @@ use geminga_wire::ServerError;
 use tokio::net::TcpListener;
 
 use crate::connection::run_connection;
+use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::open_topics::OpenTopics;
 
 /// What a broker is started with.
@@ -30,10 +32,10 @@ pub struct BrokerOptions {
     pub web_service_url: String,
     /// Whether clients are to keep to the address they dialled. Fact: so for a standalone that advertises loopback.
     pub through_service_url: bool,
-    /// Bytes that may be delivered to a connection before its socket took them.
-    pub outbox_bytes: usize,
-    /// Bytes of publishes without a receipt above which a connection is not read from.
-    pub ingress_bytes: usize,
+    /// What may be made, and how much of it.
+    pub limits: Limits,
+    /// What connections may hold in memory together.
+    pub memory: Memory,
 }
 
 /// A broker. Clones are the same broker.
@@ -130,6 +132,10 @@ impl Broker {
 
     pub(crate) fn ledgers(&self) -> &ManagedLedgers {
         &self.0.options.topics.ledgers
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.options.limits
     }
 
     pub(crate) fn env(&self) -> &Env {

@@ -26,11 +26,15 @@ use hashbrown::HashMap;
 use tokio::net::TcpStream;
 
 use crate::broker::Broker;
+use crate::ingress::{Held, Ingress};
 use crate::outbox::Outbox;
 use crate::topic_watcher::TopicWatcher;
 
 /// Bytes on their way to a client above which nothing more is read from it.
 const MAX_OUTBOX: usize = 8 << 20;
+
+/// How long a client may send nothing in the middle of a frame that others wait for the memory of.
+const FRAME_STALL: Duration = Duration::from_secs(15);
 
 /// How long a client may take to read the last words before its connection is closed.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -68,8 +72,9 @@ struct Connection {
     /// Publishes of this turn, consecutive ones to a topic together.
     publishes: Vec<(TopicHandle, Vec<Publish>)>,
     published_bytes: usize,
-    /// Bytes of publishes without a receipt.
-    unanswered: usize,
+    ingress: Ingress,
+    /// When more of a large frame must have come.
+    frame_until: Option<Instant>,
     reading: bool,
     ending: Option<Ending>,
 }
@@ -84,7 +89,7 @@ enum Ending {
 
 enum Producer {
     Opening { close: bool },
-    Open { topic: TopicHandle, id: ProducerId, unanswered: std::collections::VecDeque<usize> },
+    Open { topic: TopicHandle, id: ProducerId, unanswered: std::collections::VecDeque<Held> },
 }
 
 enum Consumer {
@@ -100,7 +105,8 @@ impl Connection {
         address: SocketAddr,
         items: Mailbox<ConnectionItem>,
     ) -> Connection {
-        let gauge = OutboxGauge::new(broker.options().outbox_bytes);
+        let memory = broker.options().memory.clone();
+        let gauge = OutboxGauge::new(memory.outbox_each, memory.outboxes.clone());
         let peer = PeerInfo { address: address.to_string(), client_version: String::new() };
         let session = Session::new(Arc::clone(broker.session()), broker.env().clock.now());
         let split_for = session.max_message_size();
@@ -124,7 +130,8 @@ impl Connection {
             effects: Vec::new(),
             publishes: Vec::new(),
             published_bytes: 0,
-            unanswered: 0,
+            ingress: Ingress::new(memory),
+            frame_until: None,
             reading: true,
             ending: None,
         }
@@ -136,20 +143,23 @@ impl Connection {
         loop {
             let deadline = match self.ending {
                 Some(Ending::Flush(until)) => Some(until),
-                _ => self.session.deadline(),
+                _ => [self.session.deadline(), self.frame_until].into_iter().flatten().min(),
             };
-            let (reading, writing) = (self.reading, !self.outbox.is_empty());
+            let (waiting, writing) = (self.ingress.waits(), !self.outbox.is_empty());
+            let reading = self.reading && !waiting;
             tokio::select! {
                 biased;
                 () = stop.stopped() => self.ending = Some(Ending::Now),
                 () = inbox.wait() => {}
+                () = self.ingress.room(), if waiting => {}
                 ready = self.socket.readable(), if reading => self.note_error(ready),
                 ready = self.socket.writable(), if writing => self.note_error(ready),
                 () = clock.sleep_until_some(deadline) => self.session.handle_timeout(clock.now()),
             }
+            self.check_frame(clock.now());
             inbox.take(&mut batch);
             batch.drain(..).for_each(|item| self.handle_item(item));
-            if self.reading && self.ending.is_none() {
+            if self.reading && !self.ingress.waits() && self.ending.is_none() {
                 let read = self.read();
                 self.note_error(read);
             }
@@ -160,7 +170,8 @@ impl Connection {
             if self.outbox.is_empty() {
                 self.told_watchers.drain(..).filter_map(|key| self.watchers.get(&key)).for_each(TopicWatcher::written);
             }
-            let may_read = self.unanswered < self.broker.options().ingress_bytes && self.outbox.len() < MAX_OUTBOX;
+            self.ingress.settle();
+            let may_read = !self.ingress.is_full() && self.outbox.len() < MAX_OUTBOX;
             if may_read != self.reading {
                 self.reading = may_read;
                 self.session.set_reading(clock.now(), may_read);
@@ -172,6 +183,17 @@ impl Connection {
             }
         }
         self.end(inbox);
+    }
+
+    /// Memory is not kept for who stopped in the middle of a large frame, unless it is us who do not read on.
+    fn check_frame(&mut self, now: Instant) {
+        if self.frame_until.is_some_and(|until| until <= now) {
+            if self.reading {
+                tracing::debug!(address = %self.address, "it stopped in the middle of a frame: closing the connection");
+                self.ending = Some(Ending::Now);
+            }
+            self.frame_until = Some(now + FRAME_STALL);
+        }
     }
 
     fn note_error(&mut self, result: io::Result<()>) {
@@ -198,12 +220,8 @@ impl Connection {
 
     /// Reads what the socket has, once, and handles all whole frames of it.
     fn read(&mut self) -> io::Result<()> {
-        let capacity = match self.splitter.buffer_capacity(&self.buffer) {
-            Ok(capacity) => capacity,
-            Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
-        };
-        if self.buffer.capacity() - self.buffer.len() < READ_CHUNK / 4 {
-            self.buffer.reserve(capacity.saturating_sub(self.buffer.len()).max(READ_CHUNK / 4));
+        if !self.make_room()? {
+            return Ok(());
         }
         match self.socket.try_read_buf(&mut self.buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -218,12 +236,38 @@ impl Connection {
                 Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
             };
             self.frame(&frame.command, frame.payload)?;
+            self.ingress.frame_done();
         }
+        self.frame_until = self.ingress.holds_frame().then(|| self.broker.env().clock.now() + FRAME_STALL);
         if self.buffer.is_empty() {
             // An idle connection keeps no buffer.
             self.buffer = BytesMut::new();
         }
         Ok(())
+    }
+
+    /// A buffer for what is read next, and memory for it; false if that must be waited for.
+    fn make_room(&mut self) -> io::Result<bool> {
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let capacity = self.splitter.buffer_capacity(&self.buffer).map_err(invalid)?;
+        if capacity > READ_CHUNK {
+            if !self.ingress.room_for_frame(capacity) {
+                return Ok(false);
+            }
+            if self.buffer.capacity() < capacity {
+                // Of exactly this size: no more is read into it than was accounted for.
+                let begun = std::mem::replace(&mut self.buffer, BytesMut::with_capacity(capacity));
+                self.buffer.extend_from_slice(&begun);
+            }
+            return Ok(true);
+        }
+        if !self.ingress.room_for_chunk() {
+            return Ok(false);
+        }
+        if self.buffer.capacity() - self.buffer.len() < READ_CHUNK / 4 {
+            self.buffer.reserve(capacity.saturating_sub(self.buffer.len()).max(READ_CHUNK / 4));
+        }
+        Ok(true)
     }
 
     fn frame(&mut self, command: &Bytes, payload: Bytes) -> io::Result<()> {
@@ -373,8 +417,7 @@ impl Connection {
     ) {
         let Some(Producer::Open { topic, id, unanswered }) = self.producers.get_mut(&producer) else { return };
         let bytes = payload.as_ref().map_or(0, Bytes::len);
-        unanswered.push_back(bytes);
-        self.unanswered += bytes;
+        unanswered.push_back(self.ingress.published(bytes));
         self.published_bytes += bytes;
         let publish = Publish { producer: *id, sequence_id, highest_sequence_id, payload };
         match self.publishes.last_mut() {
@@ -517,14 +560,16 @@ impl Connection {
 
     fn forget_producer(&mut self, key: ProducerKey) {
         if let Some(Producer::Open { unanswered, .. }) = self.producers.remove(&key) {
-            self.unanswered -= unanswered.into_iter().sum::<usize>();
+            unanswered.iter().for_each(|held| self.ingress.answered(held));
         }
     }
 
     fn receipt(&mut self, receipt: Receipt) {
         let Receipt { producer, sequence_id, highest_sequence_id, result } = receipt;
-        if let Some(Producer::Open { unanswered, .. }) = self.producers.get_mut(&producer) {
-            self.unanswered -= unanswered.pop_front().unwrap_or(0);
+        if let Some(Producer::Open { unanswered, .. }) = self.producers.get_mut(&producer)
+            && let Some(held) = unanswered.pop_front()
+        {
+            self.ingress.answered(&held);
         }
         match result {
             Ok(position) => {

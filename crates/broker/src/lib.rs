@@ -15,7 +15,10 @@ mod admin_error;
 mod admission;
 mod broker;
 mod connection;
+mod ingress;
 mod inspect;
+mod limits;
+mod memory;
 mod names;
 mod namespaces;
 mod open_topics;
@@ -33,5 +36,7 @@ mod tests;
 
 pub use admin_error::AdminError;
 pub use broker::{Broker, BrokerOptions};
+pub use limits::{AutoCreation, Limits};
+pub use memory::Memory;
 pub use open_topics::OpenTopics;
 pub use schemas::SchemaVersion;

@@ -9,6 +9,7 @@ use serde_json::Map;
 
 use crate::admin_error::AdminError;
 use crate::broker::Broker;
+use crate::limits::AutoCreation;
 
 impl Broker {
     /// Whether a producer or consumer may use the topic.
@@ -19,7 +20,8 @@ impl Broker {
         self.policies(topic.namespace()).await.map(drop)
     }
 
-    /// How many partitions a topic has, 0 if it is not partitioned. One that does not exist has none if `auto_create`.
+    /// How many partitions a topic has, 0 if it is not partitioned. With `auto_create` one that does not exist is what
+    /// [`AutoCreation`] says, and made if that is with partitions.
     ///
     /// # Errors
     /// [`AdminError::TopicNotFound`], or that of its namespace.
@@ -33,11 +35,29 @@ impl Broker {
             if let Some((found, _)) = self.partitioned_topic(topic).await? {
                 return Ok(found);
             }
-            if !auto_create && !self.topic_exists(topic).await? {
-                return Err(AdminError::TopicNotFound(topic.clone()));
+            let becomes = if auto_create { self.limits().auto_creation_of(topic) } else { AutoCreation::Off };
+            if becomes != AutoCreation::Plain && !self.topic_exists(topic).await? {
+                return match becomes {
+                    AutoCreation::Partitioned(count) => self.auto_create_partitions(topic, count).await,
+                    AutoCreation::Plain | AutoCreation::Off => Err(AdminError::TopicNotFound(topic.clone())),
+                };
             }
         }
         Ok(PartitionedTopicMetadata { partitions: 0, deleted: false, unknown: Map::new() })
+    }
+
+    async fn auto_create_partitions(
+        &self,
+        topic: &TopicName,
+        count: u32,
+    ) -> Result<PartitionedTopicMetadata, AdminError> {
+        match self.create_partitioned_topic(topic, count, Map::new()).await {
+            // Somebody else was first.
+            Ok(()) | Err(AdminError::PartitionedTopicExists) => {}
+            Err(error) => return Err(error),
+        }
+        let found = self.partitioned_topic(topic).await?.ok_or_else(|| AdminError::TopicNotFound(topic.clone()))?;
+        Ok(found.0)
     }
 
     /// Who serves the topic: this broker, which owns everything.

@@ -8,8 +8,6 @@ use serde_json::{Map, Value};
 use crate::admin_error::AdminError;
 use crate::broker::Broker;
 
-/// Bundles of a namespace that asks for no number (`defaultNumberOfNamespaceBundles`).
-const DEFAULT_BUNDLES: u32 = 4;
 /// A namespace's bundles are one list in one node.
 const MAX_BUNDLES: u64 = 1 << 16;
 /// Policies that say something about a namespace without asking for anything.
@@ -60,11 +58,12 @@ impl Broker {
     /// Makes a namespace. Without clusters it is in this one.
     ///
     /// # Errors
-    /// [`AdminError::NamespaceExists`], [`AdminError::TenantNotFound`], or what is wrong with the policies.
+    /// [`AdminError::NamespaceExists`], [`AdminError::TenantNotFound`], [`AdminError::TooManyNamespaces`], or what is
+    /// wrong with the policies.
     pub async fn create_namespace(&self, namespace: &NamespaceName, wanted: Policies) -> Result<(), AdminError> {
         let tenant = self.tenant(namespace.tenant()).await?;
         let mut policies = wanted;
-        let bundles = bundles_of(policies.unknown.remove("bundles").as_ref())?;
+        let bundles = bundles_of(policies.unknown.remove("bundles").as_ref(), self.limits().default_bundles)?;
         if let Some(policy) = asks_for(&policies.unknown) {
             return Err(AdminError::NotInThisVersion(format!("the policy {policy} of a new namespace")));
         }
@@ -75,6 +74,10 @@ impl Broker {
         self.check_clusters(namespace, &tenant, &policies.replication_clusters).await?;
         if self.find_policies(namespace).await?.is_some() {
             return Err(AdminError::NamespaceExists);
+        }
+        let most = self.limits().max_namespaces_per_tenant;
+        if most > 0 && self.namespaces(namespace.tenant()).await?.len() >= most {
+            return Err(AdminError::TooManyNamespaces(namespace.tenant().to_owned()));
         }
         let local = LocalPolicies { bundles, unknown: Map::new() };
         match self.metadata().put(&paths::local_policies(namespace), local.encode(), Expected::Absent).await {
@@ -153,8 +156,8 @@ impl Broker {
 }
 
 /// What a request says of bundles: their bounds, their number, or nothing.
-fn bundles_of(wanted: Option<&Value>) -> Result<BundlesData, AdminError> {
-    let Some(wanted) = wanted.filter(|value| !value.is_null()) else { return Ok(BundlesData::even(DEFAULT_BUNDLES)) };
+fn bundles_of(wanted: Option<&Value>, default: u32) -> Result<BundlesData, AdminError> {
+    let Some(wanted) = wanted.filter(|value| !value.is_null()) else { return Ok(BundlesData::even(default)) };
     let count = wanted.get("numBundles").map_or(Some(0), Value::as_u64);
     let count = count.filter(|count| *count <= MAX_BUNDLES).and_then(|count| u32::try_from(count).ok());
     let count = count.ok_or_else(|| AdminError::Bundles(format!("expected 1 to {MAX_BUNDLES}")))?;
@@ -163,7 +166,7 @@ fn bundles_of(wanted: Option<&Value>) -> Result<BundlesData, AdminError> {
         Some(list) => serde_json::from_value(list.clone()).map_err(|error| AdminError::Bundles(error.to_string()))?,
     };
     if given.is_empty() {
-        return Ok(BundlesData::even(if count == 0 { DEFAULT_BUNDLES } else { count }));
+        return Ok(BundlesData::even(if count == 0 { default } else { count }));
     }
     bounds(&given)
         .ok_or_else(|| AdminError::Bundles("the boundaries do not ascend from 0x00000000 to 0xffffffff".into()))
@@ -216,7 +219,7 @@ mod tests {
             (json!({"numBundles": 16}), 16),
             (json!({"boundaries": ["0x00000000", "0x80000000", "0xFFFFFFFF"], "numBundles": 2}), 2),
         ] {
-            let bundles = bundles_of(Some(&wanted)).unwrap();
+            let bundles = bundles_of(Some(&wanted), 4).unwrap();
             assert_eq!((bundles.num_bundles, bundles.boundaries.len()), (count, count as usize + 1), "{wanted}");
         }
         for bad in [
@@ -227,7 +230,7 @@ mod tests {
             json!({"boundaries": ["0x00000000", "0x90000000", "0x80000000", "0xffffffff"]}),
             json!({"boundaries": 3}),
         ] {
-            assert!(matches!(bundles_of(Some(&bad)), Err(AdminError::Bundles(_))), "{bad}");
+            assert!(matches!(bundles_of(Some(&bad), 4), Err(AdminError::Bundles(_))), "{bad}");
         }
     }
 

@@ -77,7 +77,7 @@ impl Broker {
     /// Makes a tenant.
     ///
     /// # Errors
-    /// [`AdminError::TenantExists`], or what is wrong with its name, roles or clusters.
+    /// [`AdminError::TenantExists`], [`AdminError::TooManyTenants`], or what is wrong with its name, roles or clusters.
     pub async fn create_tenant(&self, name: &str, info: &TenantInfo) -> Result<(), AdminError> {
         check_tenant(name)?;
         self.check_tenant_info(info).await?;
@@ -87,6 +87,10 @@ impl Broker {
             Some(_) => return Err(AdminError::TenantExists),
             None => Expected::Absent,
         };
+        let most = self.limits().max_tenants;
+        if most > 0 && self.tenants().await?.len() >= most {
+            return Err(AdminError::TooManyTenants);
+        }
         match self.metadata().put(&path, info.encode(), expected).await {
             Err(MetadataError::BadVersion(_)) => Err(AdminError::TenantExists),
             written => Ok(written.map(drop)?),

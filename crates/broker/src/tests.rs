@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use geminga_env::{Env, mailbox};
+use geminga_env::{Budget, Env, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache, create_cursor, list_cursors};
@@ -10,22 +10,29 @@ use geminga_metastore::{Expected, MetadataStore, memory};
 use geminga_model::{NamespaceName, Position, TopicName};
 use geminga_records::{ClusterData, Policies, Quorum, TenantInfo, paths};
 use geminga_session::{Answer, SessionConfig, WatcherKey};
-use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo, ProducerNames, TopicOptions};
+use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, Outboxes, PeerInfo, ProducerNames, TopicOptions};
 use geminga_wire::proto::command_get_topics_of_namespace::Mode;
 use serde_json::Map;
 
 use super::*;
 use crate::topic_watcher::TopicWatcher;
 
+mod memory;
 mod schemas;
 
 async fn broker() -> Broker {
     let env = Env::simulated(1);
     let metadata = memory(env.clock);
-    broker_on(env, metadata, MemoryBookies::new(1)).await
+    broker_on(env, metadata, MemoryBookies::new(1), Limits::default()).await
 }
 
-async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies) -> Broker {
+async fn broker_with(limits: Limits) -> Broker {
+    let env = Env::simulated(1);
+    let metadata = memory(env.clock);
+    broker_on(env, metadata, MemoryBookies::new(1), limits).await
+}
+
+async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies, limits: Limits) -> Broker {
     metadata.put(&paths::cluster("standalone"), ClusterData::default().encode(), Expected::Absent).await.unwrap();
     let ledgers = ManagedLedgers {
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookies)),
@@ -39,6 +46,7 @@ async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies) ->
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),
         max_unacked_per_consumer: 50_000,
+        read_ahead: Budget::new("read-ahead", 8 << 20),
     };
     let options = BrokerOptions {
         session: SessionConfig::default(),
@@ -47,8 +55,8 @@ async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies) ->
         service_url: "pulsar://localhost:6650".into(),
         web_service_url: "http://localhost:8080".into(),
         through_service_url: true,
-        outbox_bytes: 1 << 20,
-        ingress_bytes: 1 << 20,
+        limits,
+        memory: Memory::new(4 << 20, 4 << 20),
     };
     let broker = Broker::new(env, metadata, options);
     let info = TenantInfo { allowed_clusters: vec!["standalone".into()], ..TenantInfo::default() };
@@ -162,7 +170,7 @@ async fn a_watcher_tells_of_topics_that_match_once_it_is_read() {
     broker.create_topic(&topic("a-1"), vec![]).await.unwrap();
     broker.create_topic(&topic("b"), vec![]).await.unwrap();
     let (items, mut inbox) = mailbox();
-    let to = ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20));
+    let to = ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20, Outboxes::new(8 << 20)));
     let watch =
         |pattern, hash| TopicWatcher::start(&broker, WatcherKey::new(1, 1), namespace(), pattern, hash, to.clone());
     let mut next = async || {
@@ -200,4 +208,39 @@ async fn a_watcher_tells_of_topics_that_match_once_it_is_read() {
     let unreadable = watch("t/n/(?!b)", None);
     assert!(next().await.2.contains("filter in the client"));
     unreadable.written();
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_appear_as_the_configuration_says() {
+    let plain = broker().await;
+    assert_eq!(plain.partitions(&topic("new"), true).await.unwrap().partitions, 0);
+    assert_eq!(plain.partitions(&topic("new"), false).await, Err(AdminError::TopicNotFound(topic("new"))));
+
+    let off = broker_with(Limits { auto_creation: AutoCreation::Off, ..Limits::default() }).await;
+    assert_eq!(off.partitions(&topic("new"), true).await, Err(AdminError::TopicNotFound(topic("new"))));
+    off.create_topic(&topic("made"), Vec::new()).await.unwrap();
+    assert_eq!(off.partitions(&topic("made"), true).await.unwrap().partitions, 0);
+    assert_eq!(off.partitions(&topic("__change_events"), true).await.unwrap().partitions, 0);
+
+    let partitioned = broker_with(Limits { auto_creation: AutoCreation::Partitioned(3), ..Limits::default() }).await;
+    assert_eq!(partitioned.partitions(&topic("new"), true).await.unwrap().partitions, 3);
+    assert_eq!(partitioned.partitions(&topic("new"), false).await.unwrap().partitions, 3);
+    assert_eq!(partitioned.partitions(&topic("new-s-DLQ"), true).await.unwrap().partitions, 0);
+    assert_eq!(partitioned.topics_of(&namespace(), false).await.unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_numbers_of_tenants_namespaces_and_partitions_are_limited() {
+    // The tenant and the namespace of these tests are there already.
+    let limits = Limits { max_tenants: 2, max_namespaces_per_tenant: 2, max_partitions: 4, ..Limits::default() };
+    let broker = broker_with(limits).await;
+    let info = TenantInfo { allowed_clusters: vec!["standalone".into()], ..TenantInfo::default() };
+    broker.create_tenant("u", &info).await.unwrap();
+    assert_eq!(broker.create_tenant("v", &info).await, Err(AdminError::TooManyTenants));
+    broker.create_namespace(&NamespaceName::new("t", "second").unwrap(), Policies::default()).await.unwrap();
+    let third = broker.create_namespace(&NamespaceName::new("t", "third").unwrap(), Policies::default()).await;
+    assert_eq!(third, Err(AdminError::TooManyNamespaces("t".into())));
+    broker.create_partitioned_topic(&topic("four"), 4, Map::new()).await.unwrap();
+    let five = broker.create_partitioned_topic(&topic("five"), 5, Map::new()).await;
+    assert_eq!(five, Err(AdminError::PartitionCount(4)));
 }

@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use crate::open_topics::Deletion;
 
 /// Each partition is a node of its own; more than this would keep metadata busy for minutes.
-const MAX_PARTITIONS: u32 = 10_000;
+pub(crate) const MAX_PARTITIONS: u32 = 10_000;
 
 /// Whether a topic is the broker's own. Fact: listings leave these out, and nobody may make them.
 pub(crate) fn is_system_topic(topic: &TopicName) -> bool {
@@ -120,6 +120,11 @@ impl Broker {
         }
     }
 
+    fn check_partition_count(&self, partitions: u32) -> Result<(), AdminError> {
+        let most = self.limits().partitions();
+        if (1..=most).contains(&partitions) { Ok(()) } else { Err(AdminError::PartitionCount(most)) }
+    }
+
     async fn check_new(&self, topic: &TopicName) -> Result<(), AdminError> {
         self.check_topic(topic).await?;
         if is_system_topic(topic) { Err(AdminError::SystemTopic(topic.clone())) } else { Ok(()) }
@@ -140,9 +145,7 @@ impl Broker {
         if topic.partition().is_some() {
             return Err(AdminError::PartitionName(topic.clone()));
         }
-        if !(1..=MAX_PARTITIONS).contains(&partitions) {
-            return Err(AdminError::PartitionCount(MAX_PARTITIONS));
-        }
+        self.check_partition_count(partitions)?;
         if self.partitioned_topic(topic).await?.is_some() {
             return Err(AdminError::PartitionedTopicExists);
         }
@@ -173,9 +176,7 @@ impl Broker {
     /// [`AdminError::PartitionedTopicNotFound`], [`AdminError::IsNotPartitioned`] or [`AdminError::FewerPartitions`].
     pub async fn update_partitions(&self, topic: &TopicName, partitions: u32) -> Result<(), AdminError> {
         self.check_topic(topic).await?;
-        if !(1..=MAX_PARTITIONS).contains(&partitions) {
-            return Err(AdminError::PartitionCount(MAX_PARTITIONS));
-        }
+        self.check_partition_count(partitions)?;
         let (whole, version) = self.existing_partitioned_topic(topic).await?;
         let has = whole.partitions;
         if partitions < has {

@@ -18,6 +18,6 @@ mod sim;
 
 pub use buffer::AlignedBuffer;
 pub use error::{DiskError, DiskErrorKind};
-pub use real::RealDisk;
+pub use real::{EntryKind, RealDisk};
 pub use seam::{DirLock, Disk, DiskFile, OpenMode, Space};
 pub use sim::{CrashImages, Seeded, SimDisk, SimStats};

@@ -16,6 +16,42 @@ use crate::seam::{DirLock, Disk, DiskFile, OpenMode, Space};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
+/// What a name in a directory stands for; a link is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A plain file.
+    File,
+    /// A directory.
+    Dir,
+    /// A link, or something that is neither.
+    Other,
+}
+
+impl RealDisk {
+    /// Everything in a directory, in no order. A simulated disk has files alone, so this is not part of [`Disk`].
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::NotFound`] if there is no such directory, or what the system reports.
+    pub fn entries(&self, dir: &Path) -> Result<Vec<(PathBuf, EntryKind)>, DiskError> {
+        let fail = |e: io::Error| DiskError::from_io("list", dir, &e);
+        let kind = |entry: &fs::DirEntry| {
+            let kind = entry.file_type().map_err(fail)?;
+            Ok(if kind.is_file() {
+                EntryKind::File
+            } else if kind.is_dir() {
+                EntryKind::Dir
+            } else {
+                EntryKind::Other
+            })
+        };
+        let entry = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry.map_err(fail)?;
+            Ok((entry.path(), kind(&entry)?))
+        };
+        fs::read_dir(dir).map_err(fail)?.map(entry).collect()
+    }
+}
+
 #[derive(Debug)]
 struct RealFile {
     file: File,

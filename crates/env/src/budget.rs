@@ -77,6 +77,16 @@ impl Permit {
         self.held.num_permits()
     }
 
+    /// Gives back what is above `bytes`.
+    pub fn shrink(&mut self, bytes: usize) {
+        drop(self.split(self.bytes().saturating_sub(bytes)));
+    }
+
+    /// Takes over what `other`, of the same budget, holds.
+    pub fn join(&mut self, other: Permit) {
+        self.held.merge(other.held);
+    }
+
     /// Takes `bytes` of this permit into one of their own; `None` if it holds fewer.
     pub fn split(&mut self, bytes: usize) -> Option<Permit> {
         self.held.split(bytes).map(|held| Permit { held })
@@ -94,9 +104,12 @@ mod tests {
         assert!(budget.try_acquire(50).is_none());
         let part = first.split(20).unwrap();
         assert_eq!((first.bytes(), part.bytes(), budget.used()), (40, 20, 60));
+        first.join(part);
+        first.shrink(50);
+        assert_eq!((first.bytes(), budget.used()), (50, 50));
+        first.shrink(60);
+        assert_eq!(first.bytes(), 50);
         drop(first);
-        assert_eq!(budget.used(), 20);
-        drop(part);
         assert_eq!(budget.used(), 0);
     }
 

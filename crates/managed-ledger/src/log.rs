@@ -23,6 +23,9 @@ pub struct LogEntry {
     pub payload: Bytes,
 }
 
+/// What an entry takes in memory beside its payload: its place in the tail, and its share of what holds the payload.
+const ENTRY_OVERHEAD: usize = 96;
+
 /// What can be read without waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CachedRead {
@@ -182,13 +185,14 @@ impl Log {
     pub(crate) fn confirmed(self: &Arc<Log>, entries: &mut Vec<LogEntry>) {
         let Some(last) = entries.last().map(|entry| entry.position) else { return };
         let bytes: usize = entries.iter().map(|entry| entry.payload.len()).sum();
+        let kept = bytes + entries.len() * ENTRY_OVERHEAD;
         {
             let mut state = self.state.lock();
             *state.sizes.entry(last.ledger).or_default() += bytes as u64;
             state.extents.set(last.ledger, last.entry.0 + 1);
             state.tail.extend(entries.drain(..));
         }
-        self.cache.kept(self, last, bytes);
+        self.cache.kept(self, last, kept);
     }
 
     pub(crate) fn evict(&self, through: Position) {

@@ -14,7 +14,7 @@ use crate::cache::TailCache;
 use crate::error::ManagedLedgerError;
 
 /// When a ledger is full.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollover {
     /// Entries (`managedLedgerMaxEntriesPerLedger`).
     pub max_entries: i64,

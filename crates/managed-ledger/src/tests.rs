@@ -315,13 +315,13 @@ async fn trim_drops_a_prefix() {
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_bounded_and_reads_go_on_without_it() {
     let mut bench = bench(1000);
-    bench.ledgers.cache = TailCache::new(100);
+    bench.ledgers.cache = TailCache::new(292);
     let mut topic = bench.open().await;
     for i in 0..20 {
         topic.append(payloads(i..i + 1));
         topic.completed(i + 1).await;
     }
-    assert!(bench.ledgers.cache.bytes() <= 100);
+    assert!(bench.ledgers.cache.bytes() <= 292);
     let log = topic.appender.log();
     assert_eq!(log.read_cached(Position::EARLIEST, 10, 1 << 20), CachedRead::Cold(topic.completed[0]));
     let tail = log.read_cached(topic.completed[17], 10, 1 << 20);

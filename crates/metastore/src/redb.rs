@@ -26,6 +26,9 @@ const FORMAT: u64 = 1;
 /// Bytes of pages that redb keeps in memory.
 const CACHE_BYTES: usize = 8 << 20;
 
+/// What a file of redb begins with.
+const MAGIC: [u8; 9] = *b"redb\x1A\x0A\xA9\x0D\x0A";
+
 /// Key to node: version, created, modified (i64 little-endian each), then the value.
 const NODES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("nodes");
 /// Key of an ephemeral node to its session.
@@ -87,6 +90,20 @@ pub fn redb(env: &Env, disk: &dyn Disk, path: &Path) -> Result<MetadataStore, Op
     start_lane(env.lanes, &env.control, env.clock, "metadata", inbox, lane).map_err(OpenFailed::Lane)?;
     let url = format!("redb:{}", path.display());
     Ok(MetadataStore::new(Arc::new(Redb { url, mailbox })))
+}
+
+/// Whether a file is a database of redb, sound or not; an empty one is on its way to be one.
+///
+/// # Errors
+/// What the system reports.
+pub fn is_redb(disk: &dyn Disk, path: &Path) -> Result<bool, DiskError> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let mut start = [0; MAGIC.len()];
+    if file.len()? == 0 {
+        return Ok(true);
+    }
+    let read = file.read_at(0, &mut start)?;
+    Ok(start.get(..read) == Some(MAGIC.as_slice()))
 }
 
 /// Makes the tables, and ends the sessions of the last process. Gives the format of the file.

@@ -7,9 +7,6 @@ use geminga_metastore::{Expected, Kind, MetadataError, MetadataStore};
 use geminga_model::NamespaceName;
 use geminga_records::{BundlesData, ClusterData, LocalPolicies, Policies, TenantInfo, paths};
 
-/// The cluster of a standalone, as Pulsar calls it.
-pub(crate) const CLUSTER: &str = "standalone";
-
 /// What was found or made.
 #[derive(Debug)]
 pub(crate) struct Identity {
@@ -19,13 +16,27 @@ pub(crate) struct Identity {
     pub(crate) broker_number: u64,
 }
 
+/// Why metadata cannot be made ready.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BootstrapFailed {
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    #[error("the data directory is of cluster {found}: start with clusterName={found}, or with another --data-dir")]
+    OtherCluster { found: String },
+}
+
 /// Makes what is missing. Repeats itself harmlessly.
 pub(crate) async fn bootstrap(
     env: &Env,
     metadata: &MetadataStore,
+    cluster: &str,
     service_url: &str,
     web_url: &str,
-) -> Result<Identity, MetadataError> {
+) -> Result<Identity, BootstrapFailed> {
+    let clusters = metadata.children(paths::CLUSTERS).await?;
+    if let Some(found) = clusters.first().filter(|_| !clusters.iter().any(|known| known == cluster)) {
+        return Err(BootstrapFailed::OtherCluster { found: found.clone() });
+    }
     let instance = match metadata.get(paths::INSTANCE_ID).await? {
         Some(node) => String::from_utf8_lossy(&node.value).into_owned(),
         None => {
@@ -34,16 +45,16 @@ pub(crate) async fn bootstrap(
             id
         }
     };
-    let cluster = ClusterData {
+    let data = ClusterData {
         service_url: Some(web_url.to_owned()),
         broker_service_url: Some(service_url.to_owned()),
         ..ClusterData::default()
     };
-    metadata.put(&paths::cluster(CLUSTER), cluster.encode(), Expected::Any).await?;
-    let tenant = TenantInfo { allowed_clusters: vec![CLUSTER.to_owned()], ..TenantInfo::default() };
+    metadata.put(&paths::cluster(cluster), data.encode(), Expected::Any).await?;
+    let tenant = TenantInfo { allowed_clusters: vec![cluster.to_owned()], ..TenantInfo::default() };
     create(metadata, &paths::tenant("public"), tenant.encode().into()).await?;
     let namespace = NamespaceName::public_default();
-    let policies = Policies { replication_clusters: vec![CLUSTER.to_owned()], ..Policies::default() };
+    let policies = Policies { replication_clusters: vec![cluster.to_owned()], ..Policies::default() };
     create(metadata, &paths::namespace(&namespace), policies.encode().into()).await?;
     let local = LocalPolicies { bundles: BundlesData::even(16), unknown: Default::default() };
     create(metadata, &paths::local_policies(&namespace), local.encode().into()).await?;
@@ -88,14 +99,18 @@ mod tests {
     async fn it_repeats_itself_harmlessly() {
         let env = Env::simulated(1);
         let metadata = memory(env.clock);
-        let first = bootstrap(&env, &metadata, "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080").await.unwrap();
+        let first =
+            bootstrap(&env, &metadata, "standalone", "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080").await.unwrap();
         assert_eq!((first.instance.len(), &first.instance[14..15]), (36, "4"));
         let policies = metadata.get("/admin/policies/public/default").await.unwrap().unwrap();
         metadata.put("/admin/policies/public/default", "{}", Expected::Any).await.unwrap();
-        let again = bootstrap(&env, &metadata, "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080").await.unwrap();
+        let again =
+            bootstrap(&env, &metadata, "standalone", "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080").await.unwrap();
         assert_eq!((again.instance, again.broker_number), (first.instance, first.broker_number + 1));
         let kept = metadata.get("/admin/policies/public/default").await.unwrap().unwrap();
         assert_eq!((&kept.value[..], kept.version.0), (&b"{}"[..], policies.version.0 + 1));
+        let other = bootstrap(&env, &metadata, "other", "pulsar://127.0.0.1:6650", "http://127.0.0.1:8080").await;
+        assert!(matches!(other, Err(BootstrapFailed::OtherCluster { found }) if found == "standalone"));
         assert!(metadata.get("/admin/policies/public").await.unwrap().unwrap().value.starts_with(b"{"));
     }
 }

@@ -6,7 +6,10 @@
 
 mod bookie;
 mod bootstrap;
+mod config;
+mod memory;
 mod standalone;
+mod wipe;
 
 use std::process::ExitCode;
 

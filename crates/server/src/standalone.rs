@@ -2,6 +2,8 @@
 //!
 //! [`run`] is the whole life of the process: what is opened in which order, and in which order it stops.
 
+use std::ffi::OsString;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,11 +12,11 @@ use std::time::Duration;
 
 use clap::Args;
 use geminga_bookie_store::StoreOptions;
-use geminga_broker::{Broker, BrokerOptions};
+use geminga_broker::{Broker, BrokerOptions, Memory};
 use geminga_disk::{DirLock, Disk, RealDisk};
-use geminga_env::{Env, net, reply};
+use geminga_env::{Budget, Env, net, reply};
 use geminga_ledger::LedgerClient;
-use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache};
+use geminga_managed_ledger::{ManagedLedgers, TailCache};
 use geminga_model::BookieId;
 use geminga_records::Quorum;
 use geminga_session::SessionConfig;
@@ -23,20 +25,15 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::bookie::LocalBookie;
-use crate::bootstrap::{CLUSTER, bootstrap};
+use crate::bootstrap::bootstrap;
+use crate::config::{Config, Settings, Sources, read_file, resolve};
+use crate::memory::{Shares, default_memory, parse_size};
+use crate::wipe::wipe;
 
 /// How long the stop may take; then the process ends anyway, because a crash is always safe.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 /// How long a start waits for a former process to let go of the data directory and the ports.
 const START_PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of the tails of all topics that are kept in memory.
-const TAIL_CACHE: usize = 64 << 20;
-/// Bytes that may wait for one connection's socket.
-const OUTBOX: usize = 1 << 20;
-/// Bytes that one connection may have published without a receipt.
-const INGRESS: usize = 16 << 20;
-/// Unacknowledged messages that one consumer may hold, as in Pulsar.
-const MAX_UNACKED: u64 = 50_000;
 
 /// Options of `geminga standalone`.
 ///
@@ -46,21 +43,54 @@ const MAX_UNACKED: u64 = 50_000;
     after_help = "Example: geminga standalone --data-dir ./data --bind-address 0.0.0.0 --advertised-address my-host"
 )]
 pub(crate) struct StandaloneArgs {
+    /// Settings as in Pulsar's standalone.conf or broker.conf. Variables PULSAR_PREFIX_<key> win over it, and the
+    /// options here over both. docs/configuration.md has the keys.
+    #[arg(short = 'c', long, visible_alias = "config", value_name = "FILE")]
+    conf: Option<PathBuf>,
+    /// Show the settings that this start would have, each with where it comes from, and exit.
+    #[arg(long)]
+    print_config: bool,
     /// Where everything is kept. Made if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data_dir: PathBuf,
-    /// Port of the binary protocol; 0 picks a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 6650)]
-    broker_port: u16,
-    /// Port of REST; 0 picks a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
-    web_port: u16,
-    /// Address to listen on. Anyone who reaches it may do everything: there is no authentication in this version.
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
-    bind_address: IpAddr,
+    /// Delete everything in the data directory first. Refused if there is anything that Geminga did not make.
+    #[arg(long)]
+    wipe_data: bool,
+    /// Memory to use, such as 256M. Clients wait before it is exceeded. By default a quarter of what there is, at most
+    /// 1G.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+    /// Port of the binary protocol; 0 picks a free one [default: 6650]
+    #[arg(long, value_name = "PORT")]
+    broker_port: Option<String>,
+    /// Port of REST; 0 picks a free one [default: 8080]
+    #[arg(long, value_name = "PORT")]
+    web_port: Option<String>,
+    /// Address to listen on. Anyone who reaches it may do everything: there is no authentication in this version
+    /// [default: 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    bind_address: Option<String>,
     /// Host name or address that clients are told to connect to; by default the bind address, or localhost.
-    #[arg(long, value_name = "HOST")]
+    #[arg(short = 'a', long, value_name = "HOST")]
     advertised_address: Option<String>,
+}
+
+impl StandaloneArgs {
+    /// File, environment and options.
+    fn sources(&self) -> Result<Sources, Vec<String>> {
+        let flags = [
+            ("brokerServicePort", &self.broker_port),
+            ("webServicePort", &self.web_port),
+            ("bindAddress", &self.bind_address),
+            ("advertisedAddress", &self.advertised_address),
+        ];
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        Ok(Sources {
+            file: self.conf.as_ref().map_or(Ok(Vec::new()), |path| read_file(&RealDisk, path))?,
+            environment: std::env::vars_os().filter_map(text).collect(),
+            flags: flags.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect(),
+        })
+    }
 }
 
 /// Why the process does not start: one line that says what to do.
@@ -72,7 +102,24 @@ pub(crate) fn run(args: &StandaloneArgs) -> ExitCode {
         .with_writer(std::io::stderr)
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("GEMINGA_LOG").unwrap_or_else(|_| "info".into()))
         .init();
-    match start_and_serve(args) {
+    let config = match args.sources().and_then(|sources| resolve(&sources)) {
+        Ok(config) => config,
+        Err(wrong) => {
+            wrong.iter().for_each(|what| tracing::error!("cannot start: {what}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    if args.print_config {
+        let printed = writeln!(
+            std::io::stdout(),
+            "{config}# memory={}\n# dataDir={}",
+            args.memory.unwrap_or_else(default_memory),
+            args.data_dir.display()
+        );
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    tell_ignored(&config);
+    match start_and_serve(args, &config.settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("cannot start: {error}");
@@ -81,83 +128,100 @@ pub(crate) fn run(args: &StandaloneArgs) -> ExitCode {
     }
 }
 
+fn tell_ignored(config: &Config) {
+    if !config.without_effect.is_empty() {
+        tracing::warn!("settings of Pulsar without effect in this version: {}", config.without_effect.join(", "));
+    }
+    if !config.unknown.is_empty() {
+        tracing::warn!("unknown settings, ignored: {}", config.unknown.join(", "));
+    }
+}
+
 fn runtime(name: &'static str, threads: usize) -> Result<Runtime, StartError> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     Ok(builder.worker_threads(threads).thread_name(name).enable_all().build()?)
 }
 
-fn start_and_serve(args: &StandaloneArgs) -> Result<(), StartError> {
+fn start_and_serve(args: &StandaloneArgs, settings: &Settings) -> Result<(), StartError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (data, control) = (runtime("data", cores)?, runtime("control", 1)?);
     let env = Env::real(data.handle().clone(), control.handle().clone());
-    let served = control.block_on(serve(args, &env, &data));
+    let served = control.block_on(serve(args, settings, &env, &data));
     // Lanes and tasks that are left hold nothing that a restart would miss.
     data.shutdown_background();
     control.shutdown_background();
     served
 }
 
-async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), StartError> {
+async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Runtime) -> Result<(), StartError> {
     let started = env.clock.now();
+    let memory = args.memory.unwrap_or_else(default_memory);
+    let shares = Shares::of(memory, settings.cache_bytes);
     let disk = RealDisk;
     disk.create_dir(&args.data_dir)?;
     // A process that was killed may hold directory and ports until its last write returned.
     let patience = env.clock.now() + START_PATIENCE;
     let (_held, web, binary) = loop {
-        match claim(args, &disk, data) {
+        match claim(args, settings, &disk, data) {
             Ok(claimed) => break claimed,
             Err(error) if env.clock.now() >= patience => return Err(error),
             Err(_) => env.clock.sleep_until(env.clock.now() + START_PATIENCE / 40).await,
         }
     };
-    let host = args.advertised_address.clone().unwrap_or_else(|| advertised(args.bind_address));
+    if args.wipe_data {
+        let wiped = wipe(disk, &args.data_dir)?;
+        tracing::info!("wiped {}: {wiped} files", args.data_dir.display());
+    }
+    let host = settings.advertised_address.clone().unwrap_or_else(|| advertised(settings.bind_address));
     let service_url = format!("pulsar://{host}:{}", binary.local_addr()?.port());
     let web_url = format!("http://{host}:{}", web.local_addr()?.port());
 
     let metadata = geminga_metastore::redb(env, &disk, &args.data_dir.join("metadata"))?;
-    let identity = bootstrap(env, &metadata, &service_url, &web_url).await?;
+    let identity = bootstrap(env, &metadata, &settings.cluster, &service_url, &web_url).await?;
     let bookie_id = BookieId::parse("standalone:3181")?;
     let bookie = LocalBookie::start(
         env,
         Arc::new(RealDisk),
         &args.data_dir.join("bookie"),
-        StoreOptions::new(bookie_id, &identity.instance),
+        StoreOptions { index_cache_bytes: shares.index, ..StoreOptions::new(bookie_id, &identity.instance) },
     )?;
     let ledgers = ManagedLedgers {
         env: env.clone(),
         metadata: metadata.clone(),
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookie.clone())),
         quorum: Quorum::new(1, 1, 1)?,
-        rollover: Rollover::default(),
-        cache: TailCache::new(TAIL_CACHE),
+        rollover: settings.rollover,
+        cache: TailCache::new(shares.cache),
     };
     let session = SessionConfig {
         server_version: format!("Pulsar Server{}", env!("CARGO_PKG_VERSION")),
-        ..SessionConfig::default()
+        ..settings.session.clone()
     };
-    let names = format!("{CLUSTER}-{}", identity.broker_number);
+    let names = format!("{}-{}", settings.cluster, identity.broker_number);
     let options = BrokerOptions {
         topics: TopicOptions {
             ledgers,
             producer_names: Arc::new(ProducerNames::new(names)),
-            max_unacked_per_consumer: MAX_UNACKED,
+            max_unacked_per_consumer: settings.max_unacked_per_consumer,
+            read_ahead: Budget::new("read-ahead", shares.read_ahead),
         },
         session,
         through_service_url: is_loopback(&host),
-        cluster: CLUSTER.to_owned(),
+        cluster: settings.cluster.clone(),
         service_url: service_url.clone(),
         web_service_url: web_url.clone(),
-        outbox_bytes: OUTBOX,
-        ingress_bytes: INGRESS,
+        limits: settings.limits.clone(),
+        memory: Memory::new(shares.ingress, shares.outbox),
     };
     let broker = Broker::new(env.clone(), metadata, options);
     broker.serve(binary);
     geminga_admin::serve(env, &broker, web);
-    if !args.bind_address.is_loopback() {
+    if !settings.bind_address.is_loopback() {
         tracing::warn!(
             "listening beyond this machine without authentication: anyone who reaches {host} may do everything"
         );
     }
+    tracing::info!("memory: {} MiB, of which {} MiB cache the newest entries", memory >> 20, shares.cache >> 20);
     tracing::info!("ready after {:?}: {service_url} and {web_url}", env.clock.now().since(started));
 
     stop_requested().await?;
@@ -176,6 +240,7 @@ async fn serve(args: &StandaloneArgs, env: &Env, data: &Runtime) -> Result<(), S
 /// The data directory and the ports, for this process alone.
 fn claim(
     args: &StandaloneArgs,
+    settings: &Settings,
     disk: &RealDisk,
     data: &Runtime,
 ) -> Result<(Box<dyn DirLock>, TcpListener, TcpListener), StartError> {
@@ -183,13 +248,13 @@ fn claim(
         format!("{error}. Another geminga uses {}: stop it, or choose another --data-dir", args.data_dir.display())
     })?;
     let listen = |port: u16, option: &str| {
-        let address = SocketAddr::new(args.bind_address, port);
+        let address = SocketAddr::new(settings.bind_address, port);
         net::listen(address).map_err(|error| format!("cannot listen on {address}: {error}. Choose another {option}"))
     };
-    let web = listen(args.web_port, "--web-port")?;
+    let web = listen(settings.web_port, "--web-port")?;
     // The broker's socket belongs to the runtime that reads it.
     let _data = data.enter();
-    let binary = listen(args.broker_port, "--broker-port")?;
+    let binary = listen(settings.broker_port, "--broker-port")?;
     Ok((held, web, binary))
 }
 

@@ -1,15 +1,14 @@
 //! What a topic knows of a client connection: where to put what is for it, and whether it takes more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use geminga_env::Mailbox;
 use geminga_model::Position;
 use geminga_session::{Answer, ConsumerKey, ProducerKey, ProducerOpened, Refusal, RequestKey, WatcherKey};
 use geminga_wire::ServerError;
-use parking_lot::Mutex;
 
+use crate::outbox_gauge::OutboxGauge;
 use crate::publish::ProducerId;
 use crate::subscription::ConsumerHandle;
 use crate::topic::TopicHandle;
@@ -132,10 +131,20 @@ impl ConnectionHandle {
         self.outbox.push(item).is_ok()
     }
 
-    /// Puts entries into the outbox and counts their bytes.
-    pub fn deliver(&self, consumer: ConsumerKey, entries: Vec<Delivery>) {
-        self.gauge.add(entries.iter().map(|entry| entry.payload.len()).sum());
+    /// Counts an entry that will be delivered. Tells whether there is room for another.
+    pub(crate) fn count(&self, entry: &Delivery) -> bool {
+        self.gauge.add(entry.payload.len());
+        !self.gauge.is_full()
+    }
+
+    /// Puts entries into the outbox, each of which was counted.
+    pub(crate) fn deliver(&self, consumer: ConsumerKey, entries: Vec<Delivery>) {
         self.push(ConnectionItem::Deliver(consumer, entries));
+    }
+
+    /// Entries that were counted are not delivered.
+    pub(crate) fn withdraw(&self, entries: &[Delivery]) {
+        self.gauge.sent(entries.iter().map(|entry| entry.payload.len()).sum());
     }
 
     /// Answers a request.
@@ -146,85 +155,5 @@ impl ConnectionHandle {
     /// Whether more may be delivered. If not, `drained` is called once when there is room again.
     pub fn room_or(&self, drained: impl FnOnce() -> Box<dyn FnOnce() + Send>) -> bool {
         self.gauge.room_or(drained)
-    }
-}
-
-/// Bytes delivered to a connection that its socket has not taken.
-pub struct OutboxGauge {
-    limit: usize,
-    bytes: AtomicUsize,
-    anyone_waits: AtomicBool,
-    waiting: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
-}
-
-impl OutboxGauge {
-    /// A gauge that is full at `limit` bytes.
-    #[must_use]
-    pub fn new(limit: usize) -> Arc<OutboxGauge> {
-        Arc::new(OutboxGauge {
-            limit,
-            bytes: AtomicUsize::new(0),
-            anyone_waits: AtomicBool::new(false),
-            waiting: Mutex::default(),
-        })
-    }
-
-    fn add(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes, Ordering::AcqRel);
-    }
-
-    /// The socket took `bytes`. Below half of the limit those who wait are told, once.
-    pub fn sent(&self, bytes: usize) {
-        let before = self.bytes.fetch_sub(bytes, Ordering::AcqRel);
-        if before - bytes < self.limit / 2 && self.anyone_waits.swap(false, Ordering::AcqRel) {
-            let waiting = std::mem::take(&mut *self.waiting.lock());
-            waiting.into_iter().for_each(|drained| drained());
-        }
-    }
-
-    fn room_or(&self, drained: impl FnOnce() -> Box<dyn FnOnce() + Send>) -> bool {
-        if self.bytes.load(Ordering::Acquire) < self.limit {
-            return true;
-        }
-        self.waiting.lock().push(drained());
-        self.anyone_waits.store(true, Ordering::Release);
-        // The socket may have drained between the look and the registration; then nobody else would tell.
-        if self.bytes.load(Ordering::Acquire) < self.limit / 2 {
-            self.sent(0);
-        }
-        false
-    }
-}
-
-impl std::fmt::Debug for OutboxGauge {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OutboxGauge").field("bytes", &self.bytes).field("limit", &self.limit).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_waits_is_told_once_below_half() {
-        let gauge = OutboxGauge::new(100);
-        let told = Arc::new(AtomicUsize::new(0));
-        let tell = || {
-            let told = Arc::clone(&told);
-            Box::new(move || {
-                told.fetch_add(1, Ordering::Relaxed);
-            }) as Box<dyn FnOnce() + Send>
-        };
-        assert!(gauge.room_or(tell));
-        gauge.add(120);
-        assert!(!gauge.room_or(tell));
-        gauge.sent(40);
-        assert_eq!(told.load(Ordering::Relaxed), 0);
-        gauge.sent(40);
-        assert_eq!(told.load(Ordering::Relaxed), 1);
-        gauge.sent(40);
-        assert_eq!(told.load(Ordering::Relaxed), 1);
-        assert!(gauge.room_or(tell));
     }
 }

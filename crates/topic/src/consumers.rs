@@ -150,7 +150,7 @@ impl Consumers {
         self.by_id.keys().copied().collect()
     }
 
-    /// Takes an entry for a consumer; it leaves with [`Consumers::flush`].
+    /// Takes an entry for a consumer; it leaves with [`Consumers::flush`]. Tells whether there is room for another.
     pub(crate) fn push(
         &mut self,
         now: Instant,
@@ -158,19 +158,20 @@ impl Consumers {
         id: ConsumerId,
         messages: u32,
         mut delivery: Delivery,
-    ) {
-        if let Some(consumer) = self.by_id.get_mut(&id) {
-            let (messages, bytes) = (u64::from(messages), delivery.payload.len() as u64);
-            let again = if delivery.redelivery_count > 0 { messages } else { 0 };
-            consumer.out.add(now, messages, bytes);
-            consumer.redelivered.add(now, again);
-            consumer.last_consumed = wall;
-            self.turn.messages += messages;
-            self.turn.bytes += bytes;
-            self.turn.redelivered += again;
-            delivery.consumer_epoch = consumer.epoch;
-            consumer.outgoing.push(delivery);
-        }
+    ) -> bool {
+        let Some(consumer) = self.by_id.get_mut(&id) else { return true };
+        let (messages, bytes) = (u64::from(messages), delivery.payload.len() as u64);
+        let again = if delivery.redelivery_count > 0 { messages } else { 0 };
+        consumer.out.add(now, messages, bytes);
+        consumer.redelivered.add(now, again);
+        consumer.last_consumed = wall;
+        self.turn.messages += messages;
+        self.turn.bytes += bytes;
+        self.turn.redelivered += again;
+        let room = consumer.connection.count(&delivery);
+        delivery.consumer_epoch = consumer.epoch;
+        consumer.outgoing.push(delivery);
+        room
     }
 
     /// Sends what a turn assigned.
@@ -239,6 +240,14 @@ impl Consumers {
             })
         };
         dispatcher.consumers().iter().filter_map(report).collect()
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if !self.outgoing.is_empty() {
+            self.connection.withdraw(&self.outgoing);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use geminga_dispatch::{Assigned, ConsumerId, Kind, NextRead};
-use geminga_env::OnPanic;
+use geminga_env::{OnPanic, Permit};
 use geminga_managed_ledger::{CachedRead, LogEntry, ManagedLedgerError};
 use geminga_model::{Instant, Position, UnixMillis, key_slot};
 use geminga_wire::{Entry, NONE_KEY};
@@ -23,9 +23,15 @@ const TURN: usize = 256;
 const RETRY_READ: Duration = Duration::from_secs(1);
 
 /// The one read from bookies that a subscription may have under way.
+///
+/// What it holds counts as read-ahead from before the read until the end of the turn in which it arrives: what nobody
+/// takes then is let go, and read again when somebody does, so that read-ahead never waits for clients.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     state: State,
+    permit: Option<Permit>,
+    /// The bytes of the largest entry that was read, which the next read has room for.
+    largest: usize,
     /// What is being read is not wanted any more: the subscription was moved.
     stale: bool,
 }
@@ -41,23 +47,39 @@ enum State {
 
 impl Reading {
     fn start(&mut self, first: Position) {
+        // Nothing is held of what is waited for.
+        self.permit = None;
         self.state = State::UnderWay(first);
         self.stale = false;
     }
 
-    pub(crate) fn finished(&mut self, now: Instant, read: Result<Vec<LogEntry>, ManagedLedgerError>) {
-        self.state = match read {
+    pub(crate) fn finished(&mut self, now: Instant, read: ReadAhead) {
+        self.state = match read.entries {
             _ if std::mem::take(&mut self.stale) => State::None,
-            Ok(entries) => State::Finished(entries),
+            Ok(entries) => {
+                self.largest = entries.iter().map(|entry| entry.payload.len()).fold(self.largest, usize::max);
+                self.permit = Some(read.permit);
+                State::Finished(entries)
+            }
             Err(error) => State::Failed(error, now + RETRY_READ),
         };
+    }
+
+    fn let_go(&mut self) {
+        if matches!(self.state, State::Finished(_)) {
+            self.state = State::None;
+        }
+        self.permit = None;
     }
 
     /// The dispatcher goes elsewhere: forget what was read or is being read.
     pub(crate) fn restart(&mut self) {
         match self.state {
             State::UnderWay(_) => self.stale = true,
-            _ => self.state = State::None,
+            _ => {
+                self.state = State::None;
+                self.permit = None;
+            }
         }
     }
 
@@ -81,6 +103,13 @@ impl Reading {
     }
 }
 
+/// What a read from bookies brought, or not.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    entries: Result<Vec<LogEntry>, ManagedLedgerError>,
+    permit: Permit,
+}
+
 enum Found {
     Entries(Vec<LogEntry>),
     /// Nothing now; something will wake the subscription.
@@ -96,11 +125,15 @@ impl Serving {
             self.look_for_room(of);
             let next = self.dispatcher.next_read();
             let found = match &next {
-                NextRead::None => return false,
+                NextRead::None => {
+                    self.reading.let_go();
+                    return false;
+                }
                 NextRead::Replay(positions) => self.find_replay(now, positions, of),
                 NextRead::After { position, messages } => self.find_after(now, *position, *messages, of),
             };
             let Found::Entries(entries) = found else { return false };
+            let _read_ahead = self.reading.permit.take();
             for entry in entries {
                 if !self.offer(now, wall, entry) {
                     break;
@@ -113,6 +146,9 @@ impl Serving {
 
     /// Leaves out consumers whose connections are full; they are told when that is over.
     fn look_for_room(&mut self, of: &Subscription) {
+        for id in self.full.drain(..) {
+            self.dispatcher.set_room(id, true);
+        }
         let full: Vec<ConsumerId> = (self.dispatcher.consumers().iter())
             .filter(|state| state.permits() > 0 && state.has_room())
             .map(geminga_dispatch::ConsumerState::id)
@@ -212,10 +248,14 @@ impl Serving {
 
     fn read(&mut self, first: Position, entries: usize, of: &Subscription) {
         self.reading.start(first);
-        let (log, me) = (Arc::clone(&of.log), of.me.clone());
+        let (log, me, budget) = (Arc::clone(&of.log), of.me.clone(), of.read_ahead().clone());
+        let room = self.reading.largest.max(READ_BYTES);
         of.env.data.spawn("read", OnPanic::ExitProcess, async move {
-            let read = log.read(first, entries, READ_BYTES).await;
-            drop(me.push(SubscriptionItem::Read(read)));
+            let mut permit = budget.acquire(room).await;
+            let entries = log.read(first, entries, READ_BYTES).await;
+            let bytes = entries.iter().flatten().map(|entry| entry.payload.len()).sum();
+            permit.shrink(bytes);
+            drop(me.push(SubscriptionItem::Read(ReadAhead { entries, permit })));
         });
     }
 
@@ -246,7 +286,11 @@ impl Serving {
         };
         let redelivery_count = self.dispatcher.redelivery_count(position);
         let delivery = Delivery { position, payload, redelivery_count, ack_set, consumer_epoch: None };
-        self.consumers.push(now, wall, to, messages, delivery);
+        if !self.consumers.push(now, wall, to, messages, delivery) {
+            // Looked at again before the next read, where it asks to be told.
+            self.full.push(to);
+            self.dispatcher.set_room(to, false);
+        }
         true
     }
 }

@@ -19,6 +19,7 @@ mod last_message;
 mod meter;
 mod operations;
 mod orders;
+mod outbox_gauge;
 mod publish;
 mod refusal;
 mod report;
@@ -32,11 +33,12 @@ mod served_tests;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{ConnectionHandle, ConnectionItem, Delivery, OutboxGauge, PeerInfo, Receipt};
+pub use connection::{ConnectionHandle, ConnectionItem, Delivery, PeerInfo, Receipt};
 pub use counts::{SubscriptionMeasures, TopicMeasures};
 pub use last_message::last_message;
 pub use meter::Counts;
 pub use operations::{Done, SubscriptionOrder, TopicOrder};
+pub use outbox_gauge::{OutboxGauge, Outboxes};
 pub use publish::{ProducerId, ProducerNames, Publish};
 pub use seek::find as find_position;
 pub use subscription::{ConsumerHandle, ConsumerItem};

@@ -29,7 +29,8 @@ impl Client {
     fn new(env: &Env) -> Client {
         let (outbox, inbox) = mailbox();
         let now = env.clock.now();
-        let handle = ConnectionHandle::new(1, PeerInfo::default(), outbox, OutboxGauge::new(1 << 20));
+        let handle =
+            ConnectionHandle::new(1, PeerInfo::default(), outbox, OutboxGauge::new(1 << 20, Outboxes::new(8 << 20)));
         let mut session = Session::new(Arc::new(SessionConfig::default()), now);
         let connect = proto::CommandConnect { protocol_version: Some(19), ..Default::default() };
         session.handle_command(now, connect.into(), Bytes::new());

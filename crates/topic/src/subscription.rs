@@ -8,7 +8,7 @@ use geminga_cursor::{Cursor, Extents};
 use geminga_dispatch::ConsumerId;
 use geminga_env::{Mailbox, OnPanic, Reply, mailbox};
 use geminga_managed_ledger::{
-    CursorEvent, CursorSink, CursorStore, Log, LogEntry, ManagedLedgerError, create_cursor, open_cursor,
+    CursorEvent, CursorSink, CursorStore, Log, ManagedLedgerError, create_cursor, open_cursor,
 };
 use geminga_model::{Position, TopicName};
 use geminga_session::{ConsumerKey, Refusal, RequestKey, SeekTarget, SubscribeSpec};
@@ -18,6 +18,7 @@ use geminga_wire::proto::command_subscribe::InitialPosition;
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
 use crate::counts::SubscriptionCounts;
+use crate::delivery::ReadAhead;
 use crate::operations::{Asker, Done, SubscriptionOrder};
 use crate::refusal::closing;
 use crate::subscription_task::Subscription;
@@ -90,7 +91,7 @@ pub(crate) enum SubscriptionItem {
     Subscribe(ConsumerKey, ConnectionHandle, Box<SubscribeSpec>),
     Consumer(ConsumerId, ConnectionHandle, ConsumerItem),
     NewEntries,
-    Read(Result<Vec<LogEntry>, ManagedLedgerError>),
+    Read(ReadAhead),
     Drained(ConsumerId),
     Cursor(CursorEvent),
     Sought(Asker, Result<Position, ManagedLedgerError>),

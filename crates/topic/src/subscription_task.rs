@@ -11,7 +11,7 @@ use std::time::Duration;
 use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
 use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher, Kind, NewConsumer};
-use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply};
+use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply};
 use geminga_managed_ledger::{CursorEvent, CursorStore, Log, Saved};
 use geminga_model::{Instant, Position, TopicName};
 use geminga_session::{Answer, ConsumerKey, Refusal, SubscribeSpec};
@@ -47,6 +47,8 @@ pub(crate) struct Serving {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) consumers: Consumers,
     pub(crate) reading: Reading,
+    /// Consumers that became full while entries were handed out.
+    pub(crate) full: Vec<ConsumerId>,
     saved: u64,
     /// Who waits until the state of a revision is durable.
     receipts: VecDeque<(u64, Asker)>,
@@ -108,6 +110,10 @@ impl Subscription {
             counts,
             phase,
         }
+    }
+
+    pub(crate) fn read_ahead(&self) -> &Budget {
+        &self.options.read_ahead
     }
 
     pub(crate) async fn run(mut self: Box<Self>, mut inbox: Inbox<SubscriptionItem>) {
@@ -181,6 +187,7 @@ impl Subscription {
                     dispatcher,
                     consumers: Consumers::new(Arc::clone(&self.schema_bound)),
                     reading: Reading::default(),
+                    full: Vec::new(),
                     saved,
                     receipts: VecDeque::new(),
                     save_at: None,

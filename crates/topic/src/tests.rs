@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use geminga_env::{Env, Inbox, mailbox, reply};
+use geminga_env::{Budget, Env, Inbox, mailbox, reply};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_managed_ledger::{ManagedLedgerError, ManagedLedgers, Rollover, TailCache};
@@ -17,8 +17,8 @@ use geminga_wire::proto::command_subscribe::{InitialPosition, SubType};
 use parking_lot::Mutex;
 
 use crate::{
-    ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo, ProducerId, ProducerNames, Publish, TopicEnd, TopicHandle,
-    TopicOptions, open_topic,
+    ConnectionHandle, ConnectionItem, OutboxGauge, Outboxes, PeerInfo, ProducerId, ProducerNames, Publish, TopicEnd,
+    TopicHandle, TopicOptions, open_topic,
 };
 
 pub(crate) fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
@@ -33,6 +33,7 @@ pub(crate) fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
         },
         producer_names: Arc::new(ProducerNames::new("test-0".into())),
         max_unacked_per_consumer: 100,
+        read_ahead: Budget::new("read-ahead", 8 << 20),
     }
 }
 
@@ -112,7 +113,8 @@ struct Peer {
 impl Peer {
     fn new(id: u64) -> Peer {
         let (items, inbox) = mailbox();
-        let handle = ConnectionHandle::new(id, PeerInfo::default(), items, OutboxGauge::new(1 << 20));
+        let handle =
+            ConnectionHandle::new(id, PeerInfo::default(), items, OutboxGauge::new(1 << 20, Outboxes::new(8 << 20)));
         Peer { handle, inbox, seen: VecDeque::new() }
     }
 

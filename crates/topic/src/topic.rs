@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use geminga_admin_model::{InternalStats, TopicReport, TopicStats};
-use geminga_env::{Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
+use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
     Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
     create_cursor, list_cursors, open,
@@ -40,6 +40,8 @@ pub struct TopicOptions {
     pub producer_names: Arc<ProducerNames>,
     /// Unacked messages a consumer may hold (`maxUnackedMessagesPerConsumer`).
     pub max_unacked_per_consumer: u64,
+    /// Bytes that subscriptions may have read from bookies and not handed out.
+    pub read_ahead: Budget,
 }
 
 /// How a topic ended.

@@ -7,7 +7,7 @@ use geminga_model::EntryId;
 use geminga_records::{SchemaInfo, SchemaLocator};
 use geminga_schema::{Bearer, Incompatible, Schema, SchemaType, version_bytes};
 use geminga_session::{ProducerSpec, Refusal, SubscribeSpec};
-use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, PeerInfo};
+use geminga_topic::{ConnectionHandle, ConnectionItem, OutboxGauge, Outboxes, PeerInfo};
 use geminga_wire::proto::command_subscribe::{InitialPosition, SubType};
 use geminga_wire::proto::{ProducerAccessMode, schema::Type};
 use geminga_wire::{ServerError, proto};
@@ -32,7 +32,7 @@ async fn ledgers(broker: &Broker) -> usize {
 async fn racing_producers_get_one_version() {
     let env = Env::simulated(1);
     let bookies = MemoryBookies::new(1);
-    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone()).await;
+    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone(), Limits::default()).await;
     let (a, partition) = (topic("a"), topic("a-partition-3"));
     bookies.hold_adds(true);
     let release = async {
@@ -113,7 +113,7 @@ async fn a_topic_takes_its_schema_along() {
 async fn a_schema_that_no_bookie_takes_is_refused_in_time() {
     let env = Env::simulated(1);
     let bookies = MemoryBookies::new(1);
-    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone()).await;
+    let broker = broker_on(env.clone(), memory(env.clock), bookies.clone(), Limits::default()).await;
     bookies.hold_adds(true);
     let started = env.clock.now();
     let error = register(&broker, &topic("a"), "R").await.unwrap_err();
@@ -168,7 +168,7 @@ fn reader(schema: Option<proto::Schema>) -> SubscribeSpec {
 
 fn connection() -> (ConnectionHandle, geminga_env::Inbox<ConnectionItem>) {
     let (items, inbox): (Mailbox<ConnectionItem>, _) = mailbox();
-    (ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20)), inbox)
+    (ConnectionHandle::new(1, PeerInfo::default(), items, OutboxGauge::new(1 << 20, Outboxes::new(8 << 20))), inbox)
 }
 
 /// Keys of producers and consumers are made by sessions only.

@@ -33,9 +33,15 @@ pub(crate) fn data_dir() -> TempDir {
 impl Server {
     /// Starts a server, and waits until it is ready.
     pub(crate) fn start(data: &Path) -> Server {
+        Server::start_with(data, &[])
+    }
+
+    /// Starts a server with more options, and waits until it is ready.
+    pub(crate) fn start_with(data: &Path, options: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_geminga"))
             .args(["standalone", "--broker-port", "0", "--web-port", "0", "--data-dir"])
             .arg(data)
+            .args(options)
             .env("NO_COLOR", "1")
             .env_remove("GEMINGA_LOG")
             .stderr(Stdio::piped())

@@ -19,6 +19,7 @@ Usage: cargo xtask <chore>
   test                    everything that must be green: format, lints, tidy, tests, simulations, interop, chaos
   tidy                    the rules of the house: floors, purity, file sizes, licences
   interop python [TESTS]  the scenarios of interop/python/passing.txt, or the given ones, with the official client
+  interop rust [WORDS]    the scenarios of interop/rust, or those with such a word in the name, with the official client
   chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
 ";
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["interop", "python", tests @ ..] => interop::python(tests),
+        ["interop", "rust", words @ ..] => interop::rust(words),
         ["chaos", "kill", options @ ..] => chaos::kill(options),
         // What RESTART_CMD of the scenarios calls.
         ["restart-server", state] => interop::restart(Path::new(state)),

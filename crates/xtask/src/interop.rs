@@ -1,10 +1,10 @@
-//! The scenarios in Python, against a server of this build.
+//! The scenarios with official clients, against a server of this build.
 
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::{Outcome, built, root, target};
@@ -28,16 +28,33 @@ pub(crate) fn python(tests: &[&str]) -> Outcome {
         .args(["-m", "pytest", "-q"])
         .args(&chosen)
         .current_dir(&folder)
-        .env("SERVICE_URL", format!("pulsar://127.0.0.1:{}", server.broker_port))
-        .env("ADMIN_URL", format!("http://127.0.0.1:{}", server.web_port))
+        .envs(server.addresses())
         .env("RESTART_CMD", format!("'{}' restart-server '{}'", restart.display(), server.state.display()))
         .status()
         .map_err(|error| format!("cannot run pytest: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("scenarios failed; the server's log is {}", server.state.join("log").display()))
+    server.outcome(status)
+}
+
+/// Builds and runs the scenarios in Rust, or those whose names contain one of the given words. They are a workspace of
+/// their own, so that the client's libraries are not the product's.
+pub(crate) fn rust(words: &[&str]) -> Outcome {
+    if Command::new("protoc").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return Err("there is no protoc, which the client's build needs: install the package protobuf-compiler".into());
     }
+    let manifest = root().join("interop/rust/Cargo.toml").display().to_string();
+    let built = target().join("interop-rust").display().to_string();
+    let test = ["test", "--locked", "--quiet", "--manifest-path", &manifest, "--target-dir", &built];
+    crate::run("cargo", &[&test[..], &["--no-run"]].concat())?;
+    let server = Server::start(&target().join("interop-rust-server"))?;
+    let status = Command::new("cargo")
+        .args(test)
+        .arg("--")
+        .args(words)
+        .current_dir(root())
+        .envs(server.addresses())
+        .status()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    server.outcome(status)
 }
 
 /// A virtual environment with what the scenarios need, made once.
@@ -76,6 +93,23 @@ impl Server {
         let server = Server { state: state.to_owned(), broker_port, web_port };
         launch(state)?;
         Ok(server)
+    }
+
+    /// Where scenarios find it: variables for their environment.
+    fn addresses(&self) -> [(&'static str, String); 2] {
+        [
+            ("SERVICE_URL", format!("pulsar://127.0.0.1:{}", self.broker_port)),
+            ("ADMIN_URL", format!("http://127.0.0.1:{}", self.web_port)),
+        ]
+    }
+
+    /// What scenarios that ended so say about it.
+    fn outcome(&self, scenarios: ExitStatus) -> Outcome {
+        if scenarios.success() {
+            Ok(())
+        } else {
+            Err(format!("scenarios failed; the server's log is {}", self.state.join("log").display()))
+        }
     }
 }
 

@@ -20,6 +20,7 @@ Usage: cargo xtask <chore>
   test                    everything that must be green: format, lints, tidy, tests, simulations, interop, chaos
   tidy                    the rules of the house: floors, purity, file sizes, licences
   interop python [TESTS]  the scenarios of interop/python/passing.txt, or the given ones, with the official client
+  interop rust [WORDS]    the scenarios of interop/rust, or those with such a word in the name, with the official client
   bench [OPTIONS]         what the server does beside what the machine can: --seconds N, --topics N, --only TEXT, --folder F
   chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
 ";
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["tidy"] => tidy::run(),
         ["interop", "python", tests @ ..] => interop::python(tests),
+        ["interop", "rust", words @ ..] => interop::rust(words),
         ["bench", options @ ..] => bench::bench(options),
         ["chaos", "kill", options @ ..] => chaos::kill(options),
         // What RESTART_CMD of the scenarios calls.

@@ -15,6 +15,7 @@ pub(crate) fn run() -> Outcome {
     let seed = fresh_seed().to_string();
     let steps: &[(&str, &dyn Fn() -> Outcome)] = &[
         ("format", &|| cargo(&["fmt", "--all", "--check"])),
+        ("format of interop/rust", &|| cargo(&["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"])),
         ("lints", &|| cargo(&[&["clippy"], &workspace[..], &["--", "-D", "warnings"]].concat())),
         ("tidy", &tidy::run),
         ("build", &|| cargo(&[&["test", "--no-run"], &workspace[..]].concat())),
@@ -24,6 +25,7 @@ pub(crate) fn run() -> Outcome {
         ("simulated ledgers", &|| sim(&["ledger", "--seed", &seed, "--seconds", "60"])),
         ("canaries", &canaries),
         ("interop python", &|| interop::python(&[])),
+        ("interop rust", &|| interop::rust(&[])),
         ("chaos kill", &|| chaos::run_kill(&["--cycles", "20"])),
     ];
     let all = Instant::now();

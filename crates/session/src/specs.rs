@@ -48,12 +48,12 @@ pub struct SubscribeSpec {
     pub priority_level: i32,
     /// Whether the subscription outlives its consumers. Readers have ones that do not.
     pub durable: bool,
-    /// Where a subscription that is not durable starts; without it at the latest. Of a message within a batch its
-    /// whole entry is delivered.
+    /// Where a subscription that is not durable starts; without it at its initial position. Of a message within a
+    /// batch its whole entry is delivered.
     pub start: Option<MessageId>,
     /// Start as long ago as this; zero for not.
     pub start_rollback: Duration,
-    /// Where a durable subscription starts that does not exist yet.
+    /// Where a subscription starts that does not exist yet and has no `start`.
     pub initial_position: InitialPosition,
     /// Deliver what compaction left.
     pub read_compacted: bool,

@@ -42,10 +42,14 @@ impl Start {
                 InitialPosition::Earliest => Position::EARLIEST,
                 InitialPosition::Latest => Position::LATEST,
             };
-            Start::New(first, spec.subscription_properties.clone())
-        } else {
-            Start::Unstored(spec.start.as_ref().map(|message| message.position))
+            return Start::New(first, spec.subscription_properties.clone());
         }
+        let start = spec.start.as_ref().map(|message| message.position);
+        // Fact: without a message to start at, the initial position decides here too. The Rust client's readers rely on it.
+        Start::Unstored(start.or(match spec.initial_position {
+            InitialPosition::Earliest => Some(Position::EARLIEST),
+            InitialPosition::Latest => None,
+        }))
     }
 }
 

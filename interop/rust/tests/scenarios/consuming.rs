@@ -4,7 +4,7 @@ use futures::TryStreamExt;
 use pulsar::reader::Reader;
 use pulsar::{Consumer, SubType, TokioExecutor};
 
-use crate::server::{client, from_earliest, next, numbered, send, take, topic};
+use crate::server::{DEADLINE, client, from_earliest, next, numbered, send, take, topic};
 
 #[tokio::test]
 async fn a_reader_starts_at_the_earliest_message_and_knows_the_last() {
@@ -16,7 +16,8 @@ async fn a_reader_starts_at_the_earliest_message_and_knows_the_last() {
     let mut read = Vec::new();
     let mut last = None;
     while read.len() < texts.len() {
-        let message = reader.try_next().await.expect("no error").expect("the reader goes on");
+        let message = tokio::time::timeout(DEADLINE, reader.try_next()).await.expect("a message in time");
+        let message = message.expect("no error").expect("the reader goes on");
         read.push(message.deserialize().expect("a text"));
         last = Some((message.message_id().ledger_id, message.message_id().entry_id));
     }

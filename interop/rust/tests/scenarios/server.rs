@@ -9,7 +9,7 @@ use pulsar::consumer::{InitialPosition, Message};
 use pulsar::{Consumer, ConsumerOptions, DeserializeMessage, Pulsar, TokioExecutor};
 
 /// How long a message may take before a scenario fails.
-const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(20);
 
 pub async fn client() -> Pulsar<TokioExecutor> {
     let url = env::var("SERVICE_URL").unwrap_or_else(|_| "pulsar://127.0.0.1:6650".to_owned());

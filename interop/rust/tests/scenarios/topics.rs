@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use pulsar::{Consumer, SubType, TokioExecutor};
+use pulsar::routing_policy::RoutingPolicy;
+use pulsar::{Consumer, ProducerOptions, SubType, TokioExecutor};
 use regex::Regex;
 
 use crate::server::{client, create_partitioned, from_earliest, next, numbered, send, sorted, take, topic};
@@ -73,7 +74,9 @@ async fn a_partitioned_topic_spreads_messages_and_keeps_keys_together() {
     let expected: BTreeSet<_> = (0..3).map(|partition| format!("{topic}-partition-{partition}")).collect();
     assert_eq!(partitions, expected);
 
-    let mut producer = client.producer().with_topic(&topic).build().await.expect("producer");
+    // Without a policy named, the client spreads messages with keys too.
+    let options = ProducerOptions { routing_policy: Some(RoutingPolicy::RoundRobin), ..ProducerOptions::default() };
+    let mut producer = client.producer().with_topic(&topic).with_options(options).build().await.expect("producer");
     for text in numbered("k", 6) {
         let sent = producer.create_message().with_content(text).with_key("one").send_non_blocking();
         sent.await.expect("send").await.expect("receipt");

@@ -79,11 +79,15 @@ pub(super) async fn run(client: &Client, args: &ProduceArgs, interrupted: &Stop)
     .await
     .unwrap_or(Ok(()));
     let closed = producer.close().await;
+    let mut outcome = sent;
     for mut receipt in receipts {
-        stored += u64::from(receipt.wait().await.is_ok());
+        match receipt.wait().await {
+            Ok(_) => stored += 1,
+            Err(error) => outcome = outcome.and(Err(error)),
+        }
     }
     eprintln!("{stored} messages successfully produced");
-    sent.and(closed).map_err(ToolError::from)
+    outcome.and(closed).map_err(ToolError::from)
 }
 
 /// Receipts that wait to be looked at.

@@ -3,7 +3,6 @@
 //! While it opens, requests wait in its hands. When its log fails, or it is told to close, everyone connected is told
 //! and looks it up again; the next open begins from what is stored. So nothing ever needs an unload to get unstuck.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use geminga_managed_ledger::{
 use geminga_metastore::MetadataError;
 use geminga_model::{Instant, LedgerId, Position, TopicName};
 use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, SubscribeSpec};
+use litemap::LiteMap;
 
 use crate::access::EPOCH_PROPERTY;
 use crate::connection::{ConnectionHandle, ConnectionItem};
@@ -252,7 +252,7 @@ pub fn open_topic(
         name,
         me: mailbox,
         phase: Phase::Opening(env.clock.now() + OPEN_DEADLINE, Vec::new()),
-        subscriptions: BTreeMap::new(),
+        subscriptions: LiteMap::new(),
         counts,
         terminating: Vec::new(),
     });
@@ -305,7 +305,7 @@ pub(crate) struct Topic {
     pub(crate) name: TopicName,
     me: Mailbox<TopicItem>,
     pub(crate) phase: Phase,
-    pub(crate) subscriptions: BTreeMap<Arc<str>, Subscription>,
+    pub(crate) subscriptions: LiteMap<Arc<str>, Subscription>,
     pub(crate) counts: TopicCounts,
     /// Who waits for the topic to be terminated.
     pub(crate) terminating: Vec<Reply<Result<Position, Refusal>>>,
@@ -328,16 +328,15 @@ impl Topic {
                 () = clock.sleep_until_some(deadline) => {}
             }
             inbox.take(&mut batch);
-            let mut items = batch.drain(..).peekable();
-            while items.peek().is_some() {
-                items.by_ref().take(TURN).for_each(|item| self.handle(item));
+            loop {
+                let turn = batch.len().min(TURN);
+                batch.drain(..turn).for_each(|item| self.handle(item));
                 self.flush();
-                if items.peek().is_some() {
-                    tokio::task::yield_now().await;
+                if batch.is_empty() {
+                    break;
                 }
+                tokio::task::yield_now().await;
             }
-            drop(items);
-            self.flush();
             if let Phase::Gone(end) = &self.phase {
                 let end = end.clone();
                 self.refuse_rest(&mut inbox, &end);
@@ -528,6 +527,10 @@ impl Topic {
             handle.terminated();
         }
         self.counts.add_subscription(&name, counts);
+        if self.subscriptions.is_empty() {
+            // Most topics have one.
+            self.subscriptions = LiteMap::with_capacity(1);
+        }
         self.subscriptions.insert(name, Subscription { handle, durable, mark_delete: None });
     }
 

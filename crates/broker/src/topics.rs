@@ -8,6 +8,8 @@ use geminga_model::{Domain, NamespaceName, Position, TopicName, decode_local_nam
 use geminga_records::{ManagedLedgerInfo, PartitionedTopicMetadata, paths};
 use serde_json::{Map, Value};
 
+use geminga_topic::StillUsed;
+
 use crate::admin_error::AdminError;
 use crate::broker::Broker;
 use crate::open_topics::Deletion;
@@ -245,7 +247,7 @@ impl Broker {
             return Err(AdminError::IsPartitioned(topic.clone()));
         }
         if !force {
-            self.check_unused(topic).await?;
+            self.close_if_unused(topic).await?;
         }
         if self.close_and_delete(topic).await? { Ok(()) } else { Err(AdminError::TopicNotFound(topic.clone())) }
     }
@@ -262,7 +264,7 @@ impl Broker {
         let partitions: Vec<TopicName> = (0..whole.partitions).map(|index| topic.with_partition(index)).collect();
         if !force {
             for partition in &partitions {
-                self.check_unused(partition).await?;
+                self.close_if_unused(partition).await?;
             }
         }
         for partition in &partitions {
@@ -277,18 +279,19 @@ impl Broker {
         deletion.ok_or_else(|| AdminError::BeingDeleted(topic.to_string()))
     }
 
-    /// Whether no client is connected to the topic. Fact: subscriptions without consumers do not count.
-    async fn check_unused(&self, topic: &TopicName) -> Result<(), AdminError> {
-        let Some(report) = self.explain_topic(topic).await else { return Ok(()) };
-        if report.state.starts_with("opening") {
-            return Err(AdminError::TopicOpening(topic.clone()));
+    /// Closes a topic unless a client is connected. Fact: subscriptions without consumers do not count.
+    async fn close_if_unused(&self, topic: &TopicName) -> Result<(), AdminError> {
+        let Some(open) = self.topics().get(topic) else { return Ok(()) };
+        let (done, mut closed) = reply();
+        open.close_if_unused(done);
+        match closed.wait().await {
+            Ok(Err(StillUsed::Opening)) => Err(AdminError::TopicOpening(topic.clone())),
+            Ok(Err(StillUsed::Clients { producers, consumers })) => {
+                Err(AdminError::TopicInUse { topic: topic.clone(), producers, consumers })
+            }
+            // One that went away without an answer is closed.
+            Ok(Ok(())) | Err(_) => Ok(()),
         }
-        let producers = report.producers.len();
-        let consumers = report.subscriptions.iter().map(|subscription| subscription.consumers.len()).sum();
-        if producers + consumers > 0 {
-            return Err(AdminError::TopicInUse { topic: topic.clone(), producers, consumers });
-        }
-        Ok(())
     }
 
     /// What a topic that is open is doing; `None` if it is not, or goes away meanwhile. Asking never opens it.

@@ -59,7 +59,7 @@ impl Topic {
     }
 
     /// Asks every subscription, or the durable ones only; they answer by themselves, and the topic goes on meanwhile.
-    fn ask_subscriptions<T: Send + 'static>(
+    pub(crate) fn ask_subscriptions<T: Send + 'static>(
         &self,
         durable_only: bool,
         ask: impl Fn(&SubscriptionHandle, Reply<T>),

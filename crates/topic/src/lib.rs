@@ -38,7 +38,7 @@ pub use connection::{ConnectionHandle, ConnectionItem, Delivery, PeerInfo, Recei
 pub use counts::{SubscriptionMeasures, TopicMeasures};
 pub use last_message::last_message;
 pub use meter::Counts;
-pub use operations::{Done, SubscriptionOrder, TopicOrder};
+pub use operations::{Done, StillUsed, SubscriptionOrder, TopicOrder};
 pub use outbox_gauge::{OutboxGauge, Outboxes};
 pub use publish::{ProducerId, ProducerNames, Publish};
 pub use seek::find as find_position;

@@ -76,6 +76,20 @@ impl TopicOrder {
     }
 }
 
+/// Why a topic was not closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StillUsed {
+    /// It is being opened: for somebody.
+    Opening,
+    /// Clients are connected.
+    Clients {
+        /// This many producers.
+        producers: usize,
+        /// This many consumers.
+        consumers: usize,
+    },
+}
+
 /// Who asked for something that takes time.
 #[derive(Debug)]
 pub(crate) enum Asker {

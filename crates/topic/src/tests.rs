@@ -16,6 +16,7 @@ use geminga_wire::proto::ProducerAccessMode;
 use geminga_wire::proto::command_subscribe::{InitialPosition, SubType};
 use parking_lot::Mutex;
 
+use crate::operations::StillUsed;
 use crate::{
     ConnectionHandle, ConnectionItem, OutboxGauge, Outboxes, PeerInfo, ProducerId, ProducerNames, Publish, TopicEnd,
     TopicHandle, TopicOptions, open_topic,
@@ -252,6 +253,53 @@ async fn a_connection_that_ended_meanwhile_holds_nothing() {
     assert_eq!(peer.next().await, "opened 2 ready true epoch Some(1) as 2");
     topic.subscribe(ConsumerKey::new(2, 2), peer.handle.clone(), subscribe(SubType::Exclusive));
     assert_eq!(peer.next().await, "subscribed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_is_used_is_not_closed_as_unused_and_lets_nobody_in_while_that_is_looked_at() {
+    let env = Env::simulated(1);
+    let topic = open_topic(options(&env, memory(env.clock)), name(), true, |_| {});
+    let close_if_unused = || {
+        let (to, mut from) = reply();
+        topic.close_if_unused(to);
+        async move { from.wait().await.unwrap() }
+    };
+    assert_eq!(close_if_unused().await, Err(StillUsed::Opening));
+    let mut peer = Peer::new(1);
+    topic.subscribe(ConsumerKey::new(1, 1), peer.handle.clone(), subscribe(SubType::Shared));
+    assert_eq!(peer.next().await, "subscribed");
+    assert_eq!(close_if_unused().await, Err(StillUsed::Clients { producers: 0, consumers: 1 }));
+    peer.open(&topic, 2, ProducerAccessMode::Shared, None);
+    assert_eq!(peer.next().await, "opened 2 ready true epoch None as 1");
+    assert_eq!(close_if_unused().await, Err(StillUsed::Clients { producers: 1, consumers: 1 }));
+    topic.close_producer(ProducerKey::new(2, 2), peer.handle.clone());
+    assert_eq!(peer.next().await, "closed 2");
+    drop(peer);
+    // The connection is gone, but nobody has closed its consumer.
+    let closing = close_if_unused();
+    let mut late = Peer::new(2);
+    late.open(&topic, 3, ProducerAccessMode::Shared, None);
+    assert_eq!(closing.await, Err(StillUsed::Clients { producers: 0, consumers: 1 }));
+    assert_eq!(late.next().await, "refused 3 ServiceNotReady");
+    late.open(&topic, 4, ProducerAccessMode::Shared, None);
+    assert_eq!(late.next().await, "opened 4 ready true epoch None as 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_without_clients_is_closed() {
+    let env = Env::simulated(1);
+    let topic = open_topic(options(&env, memory(env.clock)), name(), true, |_| {});
+    let mut peer = Peer::new(1);
+    peer.open(&topic, 1, ProducerAccessMode::Shared, None);
+    assert_eq!(peer.next().await, "opened 1 ready true epoch None as 1");
+    topic.close_producer(ProducerKey::new(1, 1), peer.handle.clone());
+    assert_eq!(peer.next().await, "closed 1");
+    let (to, mut closed) = reply();
+    topic.close_if_unused(to);
+    peer.open(&topic, 2, ProducerAccessMode::Shared, None);
+    assert_eq!(peer.next().await, "refused 2 ServiceNotReady");
+    assert_eq!(closed.wait().await, Ok(Ok(())));
+    assert!(topic.is_gone());
 }
 
 #[tokio::test(start_paused = true)]

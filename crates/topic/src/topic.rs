@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use geminga_admin_model::{InternalStats, TopicReport, TopicStats};
+use geminga_admin_model::{InternalStats, SubscriptionReport, TopicReport, TopicStats};
 use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply, mailbox, reply};
 use geminga_managed_ledger::{
     Appender, AppenderEvent, AppenderSink, AppenderState, Log, ManagedLedgerError, ManagedLedgers, Opened,
@@ -21,7 +21,7 @@ use litemap::LiteMap;
 use crate::access::EPOCH_PROPERTY;
 use crate::connection::{ConnectionHandle, ConnectionItem};
 use crate::counts::{SubscriptionCounts, TopicCounts, TopicMeasures};
-use crate::operations::TopicOrder;
+use crate::operations::{StillUsed, TopicOrder};
 use crate::publish::{NewProducer, ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
 use crate::subscription::{Start, SubscriptionHandle, start_subscription};
@@ -82,6 +82,12 @@ pub(crate) enum TopicItem {
     InternalStats(Reply<InternalStats>),
     Order(TopicOrder),
     Close(Reply<()>),
+    CloseIfUnused(Reply<Result<(), StillUsed>>),
+    /// Nobody was let in meanwhile, and so many consumers were there.
+    Looked {
+        consumers: usize,
+        asked: Reply<Result<(), StillUsed>>,
+    },
     Closed,
 }
 
@@ -177,6 +183,12 @@ impl TopicHandle {
         self.push(TopicItem::Close(done));
     }
 
+    /// As [`TopicHandle::close`], unless clients are connected or the topic is being opened. Who comes while that is looked
+    /// at is refused, and finds the topic opened anew or not at all.
+    pub fn close_if_unused(&self, done: Reply<Result<(), StillUsed>>) {
+        self.push(TopicItem::CloseIfUnused(done));
+    }
+
     fn push(&self, item: TopicItem) {
         if let Err(geminga_env::Closed(item)) = self.mailbox.push(item) {
             refuse(item, &closing());
@@ -197,6 +209,7 @@ fn refuse(item: TopicItem, why: &Refusal) {
         }
         TopicItem::IsActive(to) => to.send(Err(why.clone())),
         TopicItem::Close(done) => done.send(()),
+        TopicItem::CloseIfUnused(done) | TopicItem::Looked { asked: done, .. } => done.send(Ok(())),
         TopicItem::Order(order) => order.refuse(why),
         // Producers of these are told that they are closed; an explanation answers by being dropped.
         TopicItem::Publish(_)
@@ -210,6 +223,11 @@ fn refuse(item: TopicItem, why: &Refusal) {
         | TopicItem::SubscriptionFailed(..)
         | TopicItem::Closed => {}
     }
+}
+
+/// Whoever asked for the topic to be closed if it is not used is told when it is closed.
+fn told_unused(to: Reply<Result<(), StillUsed>>) -> Reply<()> {
+    Reply::to(move |_| to.send(Ok(())))
 }
 
 pub(crate) struct ToTopic(pub(crate) Mailbox<TopicItem>);
@@ -293,6 +311,8 @@ pub(crate) struct Serving {
     pub(crate) publishing: Publishing,
     /// It is to close when what was published has its receipts; nothing new is admitted. These are answered then.
     pub(crate) draining: Option<Vec<Reply<()>>>,
+    /// So many look whether it is used: nobody is let in meanwhile.
+    looking: usize,
 }
 
 pub(crate) struct Subscription {
@@ -376,8 +396,12 @@ impl Topic {
                     ..TopicReport::default()
                 });
             }
+            (Phase::Opening(..), TopicItem::CloseIfUnused(done)) => done.send(Err(StillUsed::Opening)),
             (Phase::Opening(_, waiting), item) => waiting.push(item),
             (Phase::Closing(done), TopicItem::Close(reply)) => done.push(reply),
+            (Phase::Closing(done), TopicItem::CloseIfUnused(reply) | TopicItem::Looked { asked: reply, .. }) => {
+                done.push(told_unused(reply));
+            }
             (Phase::Closing(_), TopicItem::Closed) => self.gone(TopicEnd::Closed),
             (Phase::Closing(_), TopicItem::SubscriptionEnded(name)) => self.remove_subscription(&name),
             (Phase::Closing(_), item) => refuse(item, &closing()),
@@ -399,7 +423,7 @@ impl Topic {
                 let epoch = appender.info().property(EPOCH_PROPERTY);
                 let publishing = Publishing::new(names, self.to_others(), epoch, self.counts.clone(), terminated);
                 self.counts.opened(&log);
-                self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None }));
+                self.phase = Phase::Serving(Box::new(Serving { appender, publishing, draining: None, looking: 0 }));
                 for cursor in cursors {
                     self.start(&log, &cursor, true, Start::Existing);
                 }
@@ -417,7 +441,7 @@ impl Topic {
     fn serve(&mut self, item: TopicItem) {
         let Phase::Serving(serving) = &mut self.phase else { return };
         let now = self.env.clock.now();
-        if serving.draining.is_some()
+        if (serving.draining.is_some() || serving.looking > 0)
             && matches!(
                 item,
                 TopicItem::Publish(_)
@@ -467,6 +491,16 @@ impl Topic {
             TopicItem::InternalStats(to) => self.internal_stats(to),
             TopicItem::Order(order) => self.order(order),
             TopicItem::Close(done) => serving.draining.get_or_insert_default().push(done),
+            TopicItem::CloseIfUnused(asked) => self.look_whether_used(asked),
+            TopicItem::Looked { consumers, asked } => {
+                serving.looking -= 1;
+                let producers = serving.publishing.len();
+                if producers + consumers > 0 && serving.draining.is_none() {
+                    asked.send(Err(StillUsed::Clients { producers, consumers }));
+                } else {
+                    serving.draining.get_or_insert_default().push(told_unused(asked));
+                }
+            }
             TopicItem::Opened(_) | TopicItem::Closed => {}
         }
     }
@@ -601,6 +635,24 @@ impl Topic {
             first_kept = first_kept.min(next.map_or(LedgerId(i64::MAX), |next| next.ledger));
         }
         serving.appender.trim(first_kept);
+    }
+
+    /// Counts the consumers. Nobody is let in until that is known, so that nobody is acknowledged anything afterwards.
+    fn look_whether_used(&mut self, asked: Reply<Result<(), StillUsed>>) {
+        let answers = self.ask_subscriptions::<SubscriptionReport>(false, SubscriptionHandle::explain);
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        serving.looking += 1;
+        let me = self.me.clone();
+        self.env.control.spawn("look whether used", OnPanic::ExitProcess, async move {
+            let mut consumers = 0;
+            for (_, mut answer) in answers {
+                // One that went away has none.
+                consumers += answer.wait().await.map_or(0, |report| report.consumers.len());
+            }
+            if let Err(geminga_env::Closed(item)) = me.push(TopicItem::Looked { consumers, asked }) {
+                refuse(item, &closing());
+            }
+        });
     }
 
     /// Tells everyone connected, stores positions, closes the ledger.

@@ -21,12 +21,12 @@ use geminga_ledger::{AddReply, AddRequest, BookieLink, Bookies, ReadLastRequest,
 use geminga_model::{BookieId, EntryId, Instant, LedgerId};
 use geminga_quorum::BookieError;
 
+use crate::failed::end_failed;
+
 /// Lanes that read.
 const READERS: usize = 2;
 /// How long the log has nothing to do before it announces how far it is durable.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
-/// The code with which the process ends when its log failed.
-const EXIT_LOG_FAILED: i32 = 74;
 
 /// The one bookie there is. Clones are the same.
 #[derive(Clone, Debug)]
@@ -294,10 +294,7 @@ impl LogLane {
 fn survive<T>(result: Result<T, Fatal>) -> T {
     match result {
         Ok(value) => value,
-        Err(fatal) => {
-            tracing::error!(error = %fatal, "the log failed: ending the process; a restart loses nothing that was answered");
-            std::process::exit(EXIT_LOG_FAILED)
-        }
+        Err(fatal) => end_failed("log", &fatal.to_string()),
     }
 }
 

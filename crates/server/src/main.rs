@@ -7,6 +7,7 @@
 mod bookie;
 mod bootstrap;
 mod config;
+mod failed;
 mod memory;
 mod standalone;
 mod wipe;

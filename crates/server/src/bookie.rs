@@ -21,6 +21,7 @@ use geminga_ledger::{AddReply, AddRequest, BookieLink, Bookies, ReadLastRequest,
 use geminga_model::{BookieId, EntryId, Instant, LedgerId};
 use geminga_quorum::BookieError;
 
+use crate::commit_size::CommitSize;
 use crate::failed::end_failed;
 
 /// Lanes that read.
@@ -95,6 +96,7 @@ impl LocalBookie {
             requests: Vec::new(),
             pending: Vec::new(),
             waiting_bytes: 0,
+            commit_size: CommitSize::default(),
             adds: Vec::new(),
             idle_at: None,
         };
@@ -188,9 +190,6 @@ enum Waiting {
     Nobody,
 }
 
-/// A commit takes no more than about this, so that its receipts bring the next entries while the rest is written.
-const COMMIT_BYTES: usize = 1 << 20;
-
 struct LogLane {
     clock: Clock,
     writer: Option<LogWriter>,
@@ -199,6 +198,8 @@ struct LogLane {
     pending: Vec<Waiting>,
     /// Bytes of the entries among the requests.
     waiting_bytes: usize,
+    /// A commit takes no more than about this, so that its receipts bring the next entries while the rest is written.
+    commit_size: CommitSize,
     adds: Vec<(AddReply, Result<(), BookieError>)>,
     /// When to announce how far the log is durable, if nothing else comes.
     idle_at: Option<Instant>,
@@ -261,7 +262,7 @@ impl LogLane {
         };
         self.waiting_bytes += body.len();
         self.request(add, Waiting::Add(reply));
-        if self.waiting_bytes >= COMMIT_BYTES {
+        if self.waiting_bytes >= self.commit_size.bytes() {
             self.commit();
         }
     }
@@ -272,9 +273,11 @@ impl LogLane {
     }
 
     fn commit(&mut self) {
-        self.waiting_bytes = 0;
+        let bytes = std::mem::take(&mut self.waiting_bytes);
         let Some(writer) = &mut self.writer else { return };
+        let started = self.clock.now();
         let outcomes = survive(writer.commit(&mut self.requests, self.clock.wall()));
+        self.commit_size.observe(bytes, self.clock.now().since(started));
         for (waiting, outcome) in self.pending.drain(..).zip(outcomes) {
             match waiting {
                 Waiting::Add(reply) => self.adds.push((reply, answer(outcome))),

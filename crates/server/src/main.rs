@@ -6,6 +6,7 @@
 
 mod bookie;
 mod bootstrap;
+mod commit_size;
 mod config;
 mod failed;
 mod memory;

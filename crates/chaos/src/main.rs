@@ -3,7 +3,7 @@
 //! `geminga-chaos kill` lets real clients produce and consume, kills the server at random moments, starts it again on
 //! the same data, and compares what it then gives with what it had promised: receipts of messages and of acks. `power`
 //! does so with power cuts (a killed process leaves its writes to the kernel, so `kill` tests no syncs), `sync-failure`
-//! with syncs that fail.
+//! with syncs that fail. `pressure` asks for something else: that a server with little memory goes on.
 //!
 //! Deliberately not here: several brokers, and exact repetition: a seed repeats the plan of a run, not the moments
 //! at which processes are scheduled.
@@ -12,24 +12,30 @@
 //! then [`history`], which is pure and decides what is wrong.
 
 mod blow;
+mod cap;
 mod consuming;
 mod drain;
 mod history;
 #[cfg(test)]
 mod history_tests;
 mod kill;
+mod load;
 mod machine;
+mod mute;
 mod payload;
 mod plan;
 mod power;
+mod pressure;
 mod producing;
 mod run;
 mod server;
 mod sync_failure;
 mod violation;
+mod web;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -54,6 +60,8 @@ enum Chaos {
     Power(PowerArgs),
     /// A standalone of whose syncs one fails again and again: it must say so, end, and lose nothing.
     SyncFailure(KillArgs),
+    /// A standalone with little memory and slow syncs, at full speed, among clients that take nothing.
+    Pressure(PressureArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -76,6 +84,24 @@ struct PowerArgs {
     /// Where images are kept meanwhile, about 1 GiB [default: the folder for temporary files].
     #[arg(long)]
     folder: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct PressureArgs {
+    /// How long it is under load, over all kinds of messages.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Seconds within which every producer and consumer must get on.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    patience: u64,
+    /// Connections that never read.
+    #[arg(long, default_value_t = 1000)]
+    mute: u32,
+    /// MiB that the server may use; it is told to use 256.
+    #[arg(long, default_value_t = 320, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    cap: u64,
     #[command(flatten)]
     run: RunArgs,
 }
@@ -112,6 +138,7 @@ fn main() -> ExitCode {
         Chaos::Kill(args) => cycles("kill", &args, kill::run),
         Chaos::SyncFailure(args) => cycles("sync-failure", &args, kill::run_sync_failure),
         Chaos::Power(args) => cut_power(&args),
+        Chaos::Pressure(args) => press(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -147,4 +174,18 @@ fn cut_power(args: &PowerArgs) -> Result<(), String> {
         Err(NotDone::Unable(why)) => Err(format!("power cannot be cut here: {why}")),
         Err(NotDone::Failed(failure)) => Err(format!("FAILED, seed {seed}: {failure}")),
     }
+}
+
+#[expect(clippy::print_stdout, reason = "this program reports to a person")]
+fn press(args: &PressureArgs) -> Result<(), String> {
+    let options = pressure::Options {
+        geminga: &args.run.geminga()?,
+        time: Duration::from_secs(args.seconds),
+        patience: Duration::from_secs(args.patience),
+        mute: args.mute,
+        cap: args.cap << 20,
+    };
+    let summary = pressure::run(options).map_err(|failure| format!("FAILED: {failure}"))?;
+    println!("{summary}");
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,6 +31,7 @@ pub(crate) struct Server {
     port: u16,
     clock: Clock,
     child: Option<Child>,
+    web: Option<SocketAddr>,
 }
 
 impl Server {
@@ -37,13 +39,28 @@ impl Server {
     pub(crate) fn new(geminga: &Path, data: &Path, log: &Path, port: u16, clock: Clock) -> Server {
         let mut arguments: Vec<OsString> = ["standalone", "--web-port", "0", "--broker-port"].map(Into::into).into();
         arguments.extend([port.to_string().into(), "--data-dir".into(), data.into()]);
-        Server { geminga: geminga.to_owned(), arguments, log: log.to_owned(), port, clock, child: None }
+        Server { geminga: geminga.to_owned(), arguments, log: log.to_owned(), port, clock, child: None, web: None }
     }
 
     /// With more on its command line from its next start on.
     pub(crate) fn with(mut self, arguments: impl IntoIterator<Item = OsString>) -> Server {
         self.arguments.extend(arguments);
         self
+    }
+
+    /// Where its REST is, once it is ready.
+    pub(crate) fn web(&self) -> Option<SocketAddr> {
+        self.web
+    }
+
+    /// Where its clients connect to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// Its number, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -76,7 +93,10 @@ impl Server {
             let read = log.read_to_string(&mut said);
             read.map_err(|error| Failure::Run(format!("{}: {error}", self.log.display())))?;
             let took = self.clock.now().since(started);
-            if said.contains(READY) {
+            if let Some((_, ready)) = said.split_once(READY)
+                && let Some((line, _)) = ready.split_once('\n')
+            {
+                self.web = line.rsplit_once("http://").and_then(|(_, address)| address.trim().parse().ok());
                 return Ok(took);
             }
             if let Some(status) = self.ended() {

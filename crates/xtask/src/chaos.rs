@@ -3,7 +3,7 @@
 use crate::{Outcome, built, run, test};
 
 /// What `geminga-chaos` can do.
-pub(crate) const WAYS: [&str; 3] = ["kill", "power", "sync-failure"];
+pub(crate) const WAYS: [&str; 4] = ["kill", "power", "pressure", "sync-failure"];
 
 /// Builds the server and its tormentor, and runs it.
 pub(crate) fn chaos(way: &str, options: &[&str]) -> Outcome {

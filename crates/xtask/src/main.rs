@@ -24,6 +24,7 @@ Usage: cargo xtask <chore>
   bench [OPTIONS]         what the server does beside what the machine can: --seconds N, --topics N, --only TEXT, --folder F
   chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
   chaos power [OPTIONS]   one whose disk loses power, ext4 and XFS; needs root: --cuts N, --folder F, --seed X, --geminga PATH
+  chaos pressure [OPTIONS]  one with little memory among clients that take nothing: --seconds N, --patience N, --mute N, --cap MIB
   chaos sync-failure [OPTIONS]  one of whose syncs one fails: --cycles N, --seed X, --geminga PATH
 ";
 

@@ -12,7 +12,7 @@ use geminga_session::LookupAnswer;
 
 use crate::Api;
 use crate::exposition::Exposition;
-use crate::metrics::{Facts, render};
+use crate::metrics::{Facts, memory, render};
 use crate::refusal::Refused;
 use crate::request::{Flags, OfTopic, Segments};
 
@@ -79,6 +79,7 @@ pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, Refused>
         started: api.started,
         connections: api.broker.connections(),
         topics: api.broker.topics().len(),
+        memory: memory(api.broker.options()),
     };
     let head = render(&facts, &crate::metrics::process(&RealDisk));
     let text = Exposition::new(head, cluster, api.broker.measure().await, scrape);

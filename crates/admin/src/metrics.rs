@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use geminga_broker::BrokerOptions;
 use geminga_disk::{Disk, OpenMode};
 use geminga_model::UnixMillis;
 
@@ -15,6 +16,24 @@ pub(crate) struct Facts {
     pub(crate) started: UnixMillis,
     pub(crate) connections: usize,
     pub(crate) topics: usize,
+    /// Classes of memory.
+    pub(crate) memory: Vec<Memory>,
+}
+
+/// What is kept for clients of one kind.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) class: &'static str,
+    pub(crate) used: usize,
+    pub(crate) limit: usize,
+}
+
+/// Of all classes of a broker.
+pub(crate) fn memory(options: &BrokerOptions) -> Vec<Memory> {
+    let (read_ahead, cache) = (&options.topics.read_ahead, &options.topics.ledgers.cache);
+    let beside = [(read_ahead.name(), read_ahead.used(), read_ahead.limit()), ("cache", cache.bytes(), cache.limit())];
+    let of_connections = options.memory.used();
+    of_connections.into_iter().chain(beside).map(|(class, used, limit)| Memory { class, used, limit }).collect()
 }
 
 /// What the system knows of the process; nothing where it does not say.
@@ -63,6 +82,19 @@ pub(crate) fn render(facts: &Facts, process: &Process) -> String {
     if let Some(threads) = &process.threads {
         gauge("process_threads", "Threads of the process.", "", threads);
     }
+    for (name, help, value) in [
+        (
+            "geminga_memory_used_bytes",
+            "Memory that is in use for clients.",
+            (|memory| memory.used) as fn(&Memory) -> usize,
+        ),
+        ("geminga_memory_limit_bytes", "Memory that may be in use for clients.", |memory| memory.limit),
+    ] {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for memory in &facts.memory {
+            let _ = writeln!(text, "{name}{{cluster=\"{cluster}\",class=\"{}\"}} {}", memory.class, value(memory));
+        }
+    }
     text
 }
 
@@ -79,7 +111,9 @@ mod tests {
 
     #[test]
     fn the_text() {
-        let facts = Facts { cluster: "a\"b".into(), started: UnixMillis(1_700_000_000_005), connections: 2, topics: 3 };
+        let memory = ["ingress", "cache"].map(|class| Memory { class, used: 5, limit: 7 }).into();
+        let started = UnixMillis(1_700_000_000_005);
+        let facts = Facts { cluster: "a\"b".into(), started, connections: 2, topics: 3, memory };
         let text = render(&facts, &Process { resident_bytes: None, threads: Some(7) });
         for line in [
             "pulsar_active_connections{cluster=\"a\\\"b\"} 2",
@@ -87,6 +121,8 @@ mod tests {
             "process_start_time_seconds 1700000000.005",
             "process_threads 7",
             "# TYPE process_threads gauge",
+            "geminga_memory_used_bytes{cluster=\"a\\\"b\",class=\"ingress\"} 5",
+            "geminga_memory_limit_bytes{cluster=\"a\\\"b\",class=\"cache\"} 7",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");
         }

@@ -73,6 +73,8 @@ struct Connection {
     publishes: Vec<(TopicHandle, Vec<Publish>)>,
     published_bytes: usize,
     ingress: Ingress,
+    /// There are frames in the buffer for which there was no memory.
+    backlog: bool,
     /// When more of a large frame must have come.
     frame_until: Option<Instant>,
     reading: bool,
@@ -116,6 +118,7 @@ impl Connection {
             splitter: FrameSplitter::new(split_for),
             split_for,
             broker,
+            backlog: false,
             id,
             address,
             socket,
@@ -152,6 +155,7 @@ impl Connection {
                 () = stop.stopped() => self.ending = Some(Ending::Now),
                 () = inbox.wait() => {}
                 () = self.ingress.room(), if waiting => {}
+                () = std::future::ready(()), if reading && self.backlog => {}
                 ready = self.socket.readable(), if reading => self.note_error(ready),
                 ready = self.socket.writable(), if writing => self.note_error(ready),
                 () = clock.sleep_until_some(deadline) => self.session.handle_timeout(clock.now()),
@@ -220,7 +224,7 @@ impl Connection {
 
     /// Reads what the socket has, once, and handles all whole frames of it.
     fn read(&mut self) -> io::Result<()> {
-        if !self.make_room()? {
+        if !self.handle_frames(self.broker.env().clock.now())? || !self.make_room()? {
             return Ok(());
         }
         match self.socket.try_read_buf(&mut self.buffer) {
@@ -230,18 +234,29 @@ impl Connection {
             Err(error) => return Err(error),
         }
         let now = self.broker.env().clock.now();
-        while self.ending.is_none() {
-            if !self.frame(now)? {
-                break;
-            }
-            self.ingress.frame_done();
-        }
+        self.handle_frames(now)?;
         self.frame_until = self.ingress.holds_frame().then(|| now + FRAME_STALL);
         if self.buffer.is_empty() {
             // An idle connection keeps no buffer.
             self.buffer = BytesMut::new();
         }
         Ok(())
+    }
+
+    /// Handles the whole frames that were read; false if memory for the next one must be waited for.
+    fn handle_frames(&mut self, now: Instant) -> io::Result<bool> {
+        self.backlog = false;
+        while self.ending.is_none() && !self.buffer.is_empty() {
+            if !self.ingress.room_for_message() {
+                self.backlog = true;
+                return Ok(false);
+            }
+            if !self.frame(now)? {
+                break;
+            }
+            self.ingress.frame_done();
+        }
+        Ok(true)
     }
 
     /// A buffer for what is read next, and memory for it; false if that must be waited for.

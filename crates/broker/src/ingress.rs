@@ -1,6 +1,8 @@
 //! What a connection holds of the broker's memory for what it reads.
 //!
 //! Before it reads, it has room for a chunk: credits, of which a part covers what it published and has no receipt for.
+//! Small messages take more memory on their way to the log than they have bytes, and a chunk may be full of them: before
+//! it hands on the next one, it has room for that too.
 //! Before it makes a buffer for a frame that is larger, it has room for that frame, and holds nothing else of that
 //! budget but what waits for receipts. While it waits for room it does not read. What it holds is given back when
 //! receipts come, which wait for no memory.
@@ -12,6 +14,10 @@ use geminga_wire::READ_CHUNK;
 
 use crate::memory::Memory;
 
+/// What a message without a receipt takes beside its bytes: its places in the queues of topic, ledger and log, the head of
+/// its entry, and the slack of all these. Measured with messages of 100 bytes.
+const MESSAGE_OVERHEAD: usize = 1024;
+
 /// Room that is waited for. Kept over turns, so that a connection keeps its place in the queue.
 type Wait = Pin<Box<dyn Future<Output = Permit> + Send>>;
 
@@ -22,9 +28,9 @@ pub(crate) struct Ingress {
     /// Of the frame that is being received, if it is a large one.
     frame: Option<Permit>,
     wait: Option<(Wanted, Wait)>,
-    /// Bytes published without a receipt that credits cover.
+    /// What credits cover: messages without a receipt, with what they take beside their bytes.
     covered: usize,
-    /// All bytes published without a receipt.
+    /// What all messages without a receipt take.
     unanswered: usize,
 }
 
@@ -102,12 +108,18 @@ impl Ingress {
         self.spare() >= READ_CHUNK || self.draw(Wanted::Chunk, READ_CHUNK)
     }
 
+    /// Room for a message of what was read; false if it must be waited for.
+    pub(crate) fn room_for_message(&mut self) -> bool {
+        self.frame.is_some() || self.spare() >= MESSAGE_OVERHEAD || self.draw(Wanted::Chunk, READ_CHUNK)
+    }
+
     fn spare(&self) -> usize {
         self.credit.as_ref().map_or(0, Permit::bytes).saturating_sub(self.covered)
     }
 
-    /// So many bytes were published.
+    /// A message of so many bytes was published.
     pub(crate) fn published(&mut self, bytes: usize) -> Held {
+        let bytes = bytes + MESSAGE_OVERHEAD;
         self.unanswered += bytes;
         let frame = self.frame.take();
         if frame.is_none() {
@@ -140,5 +152,38 @@ impl Ingress {
             let spare = if self.wait.is_some() { 0 } else { READ_CHUNK };
             credit.shrink(self.covered + spare);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many messages of 100 bytes as there is room for, out of one chunk after the other.
+    fn publish_all(ingress: &mut Ingress) -> Vec<Held> {
+        let mut held = Vec::new();
+        while ingress.room_for_message() {
+            held.push(ingress.published(100));
+            ingress.settle();
+        }
+        held
+    }
+
+    #[test]
+    fn small_messages_are_charged_for_what_they_take() {
+        let memory = Memory::new(4 << 20, 1 << 20);
+        let mut ingress = Ingress::new(memory.clone());
+        assert!(ingress.room_for_chunk());
+        let held = publish_all(&mut ingress);
+        let (used, limit) = (memory.ingress.used(), memory.ingress.limit());
+        assert!(ingress.waits());
+        assert!(held.len() * (100 + MESSAGE_OVERHEAD) <= limit, "{} messages in {limit} bytes", held.len());
+        assert!(used <= limit && used + READ_CHUNK > limit, "{used} of {limit}");
+        // Room that receipts make ends the wait, and what is not needed is given back.
+        held.iter().for_each(|held| ingress.answered(held));
+        ingress.settle();
+        assert!(!ingress.waits());
+        ingress.settle();
+        assert_eq!(memory.ingress.used(), 0);
     }
 }

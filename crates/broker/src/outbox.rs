@@ -16,6 +16,8 @@ const WRITE_SLICES: usize = 64;
 const WRITE_BYTES: usize = 256 * 1024;
 /// Payloads up to this size are copied behind their header, which is cheaper than a slice of their own.
 const COPY_BELOW: usize = 512;
+/// What may be left of a buffer for it to be kept when everything was written.
+const KEPT_TAIL: usize = 4 * 1024;
 
 /// See the module.
 #[derive(Debug)]
@@ -117,8 +119,11 @@ impl Outbox {
                 Err(error) => return Err(error),
             }
         }
-        // An idle connection keeps no buffers.
+        // An idle connection keeps no buffers, nor the rest of one that it shared with what was written.
         self.queue.shrink_to(8);
+        if self.tail.capacity() > KEPT_TAIL {
+            self.tail = BytesMut::new();
+        }
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! There are two disks. [`RealDisk`] is the only user of `std::fs` in the house. [`SimDisk`] lives in memory and
 //! does what real disks do to software that trusts them too much: at a power cut it forgets or tears whatever was not
-//! synced, it fails a sync once and then claims success, it runs full, it returns flipped bits.
+//! synced, it fails a sync once and then claims success, it runs full, it returns flipped bits. With the cargo feature `canary`
+//! there is also `FaultyDisk`, round another, whose syncs do nothing, are slow, or fail.
 //!
 //! Deliberately not here: caching, retries, paths and formats of anybody's files, threads. Calls are synchronous and
 //! belong on a lane; a caller decides what an error means.
@@ -12,12 +13,16 @@
 
 mod buffer;
 mod error;
+#[cfg(feature = "canary")]
+mod faulty;
 mod real;
 mod seam;
 mod sim;
 
 pub use buffer::AlignedBuffer;
 pub use error::{DiskError, DiskErrorKind};
+#[cfg(feature = "canary")]
+pub use faulty::{DiskFault, FaultyDisk};
 pub use real::{EntryKind, RealDisk};
 pub use seam::{DirLock, Disk, DiskFile, OpenMode, Space};
 pub use sim::{CrashImages, Seeded, SimDisk, SimStats};

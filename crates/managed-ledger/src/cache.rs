@@ -44,6 +44,12 @@ impl TailCache {
         self.order.lock().bytes
     }
 
+    /// The bound.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// A log keeps `bytes` more, up to `through`; the oldest leave if that is too much.
     pub(crate) fn kept(&self, log: &Arc<Log>, through: Position, bytes: usize) {
         let evicted: Vec<Commit> = {

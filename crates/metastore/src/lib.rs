@@ -18,7 +18,7 @@ mod store;
 mod tree;
 
 pub use memory::memory;
-pub use redb::{OpenFailed, is_redb, redb};
+pub use redb::{OpenFailed, is_redb, redb, redb_with};
 pub use store::{
     Answer, Backend, Change, Expected, Kind, MetadataError, MetadataStore, Node, Notice, Request, SessionId, Version,
     Watch,

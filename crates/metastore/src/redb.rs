@@ -4,7 +4,7 @@
 //! each against the state that those before it left. Answers and notices go out after the sync, in order.
 //!
 //! The file's bytes go through the `disk` seam, so that lost and torn writes reach it in simulation. A sync that failed
-//! is never tried again: the store answers `Unavailable` from then on, and the process must be restarted.
+//! is never tried again: the store answers `Unavailable` from then on, and whoever opened it is told, to end the process.
 
 use std::fmt;
 use std::io;
@@ -72,6 +72,20 @@ pub enum OpenFailed {
 /// # Errors
 /// [`OpenFailed`].
 pub fn redb(env: &Env, disk: &dyn Disk, path: &Path) -> Result<MetadataStore, OpenFailed> {
+    redb_with(env, disk, path, |error| tracing::error!(error, "the metadata store failed; restart the process"))
+}
+
+/// As [`redb`]; `on_failure` is told, once and on the store's own lane, what went wrong when it cannot go on. Nothing of
+/// the batch that failed has been answered by then.
+///
+/// # Errors
+/// [`OpenFailed`].
+pub fn redb_with(
+    env: &Env,
+    disk: &dyn Disk,
+    path: &Path,
+    on_failure: impl FnOnce(&str) + Send + 'static,
+) -> Result<MetadataStore, OpenFailed> {
     let file = disk.open(path, OpenMode::OpenOrCreate)?;
     if let Some(parent) = path.parent() {
         disk.sync_dir(parent)?;
@@ -86,7 +100,8 @@ pub fn redb(env: &Env, disk: &dyn Disk, path: &Path) -> Result<MetadataStore, Op
         return Err(OpenFailed::TooNew { path: path.to_owned(), found });
     }
     let (mailbox, inbox) = mailbox();
-    let lane = RedbLane { clock: env.clock, database, watches: Watches::default(), failed: false, closed: false };
+    let on_failure: Option<OnFailure> = Some(Box::new(on_failure));
+    let lane = RedbLane { clock: env.clock, database, watches: Watches::default(), on_failure, closed: false };
     start_lane(env.lanes, &env.control, env.clock, "metadata", inbox, lane).map_err(OpenFailed::Lane)?;
     let url = format!("redb:{}", path.display());
     Ok(MetadataStore::new(Arc::new(Redb { url, mailbox })))
@@ -168,9 +183,12 @@ struct RedbLane {
     clock: Clock,
     database: Database,
     watches: Watches,
-    failed: bool,
+    /// To be told of a failure; there was one if it is gone.
+    on_failure: Option<OnFailure>,
     closed: bool,
 }
+
+type OnFailure = Box<dyn FnOnce(&str) + Send>;
 
 /// What goes out once the transaction is durable.
 enum Outcome {
@@ -196,15 +214,16 @@ impl Lane for RedbLane {
                 }
             })
             .collect();
-        if self.failed || requests.is_empty() {
+        if self.on_failure.is_none() || requests.is_empty() {
             // After a failure the replies answer by being dropped.
             return;
         }
         match run(&self.database, self.clock.wall(), requests) {
             Ok(outcomes) => outcomes.into_iter().for_each(|outcome| self.deliver(outcome)),
             Err(error) => {
-                tracing::error!(%error, "the metadata store failed; restart the process");
-                self.failed = true;
+                if let Some(on_failure) = self.on_failure.take() {
+                    on_failure(&error.to_string());
+                }
             }
         }
     }

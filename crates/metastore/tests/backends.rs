@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use geminga_disk::{Disk, OpenMode, RealDisk, SimDisk};
 use geminga_env::{Env, LaneStyle};
-use geminga_metastore::{Expected, Kind, MetadataError, MetadataStore, OpenFailed, contract, memory, redb};
+use geminga_metastore::{Expected, Kind, MetadataError, MetadataStore, OpenFailed, contract, memory, redb, redb_with};
 use tokio::runtime::Handle;
 
 fn env() -> Env {
@@ -69,6 +71,28 @@ async fn what_was_answered_outlives_a_power_cut() {
             written = written.max(read_back(&disk, path, seed).await);
         }
     }
+}
+
+/// What is written after a failed sync may not be durable, whatever later syncs say.
+#[tokio::test(start_paused = true)]
+async fn a_failed_sync_is_told_once_and_nothing_is_answered_from_then_on() {
+    let disk = SimDisk::new(1);
+    disk.create_dir(Path::new("/d")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let on_failure = move |_: &str| {
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let store = redb_with(&Env::simulated(1), &disk, Path::new("/d/metadata"), on_failure).unwrap();
+    store.put("/kept", "x", Expected::Absent).await.unwrap();
+    disk.fail_sync_after(0);
+    for path in ["/lost", "/other"] {
+        let error = store.put(path, "x", Expected::Absent).await.unwrap_err();
+        assert!(matches!(error, MetadataError::Unavailable(_)), "{error}");
+    }
+    assert!(store.get("/kept").await.is_err());
+    assert_eq!(told.load(Ordering::Relaxed), 1);
 }
 
 /// An unanswered write may be there or not; what counts from then on is what is found.

@@ -21,12 +21,13 @@ use geminga_ledger::{AddReply, AddRequest, BookieLink, Bookies, ReadLastRequest,
 use geminga_model::{BookieId, EntryId, Instant, LedgerId};
 use geminga_quorum::BookieError;
 
+use crate::commit_size::CommitSize;
+use crate::failed::end_failed;
+
 /// Lanes that read.
 const READERS: usize = 2;
 /// How long the log has nothing to do before it announces how far it is durable.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
-/// The code with which the process ends when its log failed.
-const EXIT_LOG_FAILED: i32 = 74;
 
 /// The one bookie there is. Clones are the same.
 #[derive(Clone, Debug)]
@@ -94,6 +95,7 @@ impl LocalBookie {
             bookie: bookie.clone(),
             pending: Vec::new(),
             waiting_bytes: 0,
+            commit_size: CommitSize::default(),
             adds: Vec::new(),
             idle_at: None,
         };
@@ -187,9 +189,6 @@ enum Waiting {
     Nobody,
 }
 
-/// A commit takes no more than about this, so that its receipts bring the next entries while the rest is written.
-const COMMIT_BYTES: usize = 1 << 20;
-
 struct LogLane {
     clock: Clock,
     writer: Option<LogWriter>,
@@ -198,6 +197,8 @@ struct LogLane {
     pending: Vec<(Waiting, WriteOutcome)>,
     /// Bytes of the entries that were taken.
     waiting_bytes: usize,
+    /// A commit takes no more than about this, so that its receipts bring the next entries while the rest is written.
+    commit_size: CommitSize,
     adds: Vec<(AddReply, Result<(), BookieError>)>,
     /// When to announce how far the log is durable, if nothing else comes.
     idle_at: Option<Instant>,
@@ -261,7 +262,7 @@ impl LogLane {
             }
             count += 1;
             self.waiting_bytes += body.len();
-            if self.waiting_bytes >= COMMIT_BYTES {
+            if self.waiting_bytes >= self.commit_size.bytes() {
                 self.pending.push((Waiting::Add(reply.split(std::mem::take(&mut count))), outcome));
                 self.commit();
             }
@@ -276,9 +277,11 @@ impl LogLane {
     }
 
     fn commit(&mut self) {
-        self.waiting_bytes = 0;
+        let bytes = std::mem::take(&mut self.waiting_bytes);
         let Some(writer) = &mut self.writer else { return };
+        let started = self.clock.now();
         survive(writer.make_durable(self.clock.wall()));
+        self.commit_size.observe(bytes, self.clock.now().since(started));
         for (waiting, outcome) in self.pending.drain(..) {
             match waiting {
                 Waiting::Add(reply) => self.adds.push((reply, answer(outcome))),
@@ -298,10 +301,7 @@ impl LogLane {
 fn survive<T>(result: Result<T, Fatal>) -> T {
     match result {
         Ok(value) => value,
-        Err(fatal) => {
-            tracing::error!(error = %fatal, "the log failed: ending the process; a restart loses nothing that was answered");
-            std::process::exit(EXIT_LOG_FAILED)
-        }
+        Err(fatal) => end_failed("log", &fatal.to_string()),
     }
 }
 

@@ -6,7 +6,9 @@
 
 mod bookie;
 mod bootstrap;
+mod commit_size;
 mod config;
+mod failed;
 mod memory;
 mod standalone;
 mod wipe;

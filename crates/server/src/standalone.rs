@@ -27,6 +27,7 @@ use tokio::runtime::Runtime;
 use crate::bookie::LocalBookie;
 use crate::bootstrap::bootstrap;
 use crate::config::{Config, Settings, Sources, read_file, resolve};
+use crate::failed::end_failed;
 use crate::memory::{Shares, default_memory, parse_size};
 use crate::wipe::wipe;
 
@@ -73,9 +74,23 @@ pub(crate) struct StandaloneArgs {
     /// Host name or address that clients are told to connect to; by default the bind address, or localhost.
     #[arg(short = 'a', long, value_name = "HOST")]
     advertised_address: Option<String>,
+    /// Break the disk on purpose, for tests: no-sync, sync-delay=MILLISECONDS or sync-failure=PATH.
+    #[cfg(feature = "canary")]
+    #[arg(long, value_name = "FAULT", hide = true)]
+    inject: Option<geminga_disk::DiskFault>,
 }
 
 impl StandaloneArgs {
+    /// Where everything but what is wiped goes.
+    fn disk(&self) -> Arc<dyn Disk> {
+        #[cfg(feature = "canary")]
+        if let Some(fault) = &self.inject {
+            tracing::warn!("the disk is broken on purpose: {fault:?}");
+            return Arc::new(geminga_disk::FaultyDisk::new(Arc::new(RealDisk), fault.clone()));
+        }
+        Arc::new(RealDisk)
+    }
+
     /// File, environment and options.
     fn sources(&self) -> Result<Sources, Vec<String>> {
         let flags = [
@@ -157,31 +172,32 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
     let started = env.clock.now();
     let memory = args.memory.unwrap_or_else(default_memory);
     let shares = Shares::of(memory, settings.cache_bytes);
-    let disk = RealDisk;
+    let disk = args.disk();
     disk.create_dir(&args.data_dir)?;
     // A process that was killed may hold directory and ports until its last write returned.
     let patience = env.clock.now() + START_PATIENCE;
     let (_held, web, binary) = loop {
-        match claim(args, settings, &disk, data) {
+        match claim(args, settings, disk.as_ref(), data) {
             Ok(claimed) => break claimed,
             Err(error) if env.clock.now() >= patience => return Err(error),
             Err(_) => env.clock.sleep_until(env.clock.now() + START_PATIENCE / 40).await,
         }
     };
     if args.wipe_data {
-        let wiped = wipe(disk, &args.data_dir)?;
+        let wiped = wipe(RealDisk, &args.data_dir)?;
         tracing::info!("wiped {}: {wiped} files", args.data_dir.display());
     }
     let host = settings.advertised_address.clone().unwrap_or_else(|| advertised(settings.bind_address));
     let service_url = format!("pulsar://{host}:{}", binary.local_addr()?.port());
     let web_url = format!("http://{host}:{}", web.local_addr()?.port());
 
-    let metadata = geminga_metastore::redb(env, &disk, &args.data_dir.join("metadata"))?;
+    let metadata = &args.data_dir.join("metadata");
+    let metadata = geminga_metastore::redb_with(env, disk.as_ref(), metadata, |why| end_failed("metadata store", why))?;
     let identity = bootstrap(env, &metadata, &settings.cluster, &service_url, &web_url).await?;
     let bookie_id = BookieId::parse("standalone:3181")?;
     let bookie = LocalBookie::start(
         env,
-        Arc::new(RealDisk),
+        disk,
         &args.data_dir.join("bookie"),
         StoreOptions { index_cache_bytes: shares.index, ..StoreOptions::new(bookie_id, &identity.instance) },
     )?;
@@ -241,7 +257,7 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
 fn claim(
     args: &StandaloneArgs,
     settings: &Settings,
-    disk: &RealDisk,
+    disk: &dyn Disk,
     data: &Runtime,
 ) -> Result<(Box<dyn DirLock>, TcpListener, TcpListener), StartError> {
     let held = disk.lock_dir(&args.data_dir).map_err(|error| {

@@ -23,6 +23,9 @@ Usage: cargo xtask <chore>
   interop rust [WORDS]    the scenarios of interop/rust, or those with such a word in the name, with the official client
   bench [OPTIONS]         what the server does beside what the machine can: --seconds N, --topics N, --only TEXT, --folder F
   chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
+  chaos power [OPTIONS]   one whose disk loses power, ext4 and XFS; needs root: --cuts N, --folder F, --seed X, --geminga PATH
+  chaos pressure [OPTIONS]  one with little memory among clients that take nothing: --seconds N, --patience N, --mute N, --cap MIB
+  chaos sync-failure [OPTIONS]  one of whose syncs one fails: --cycles N, --seed X, --geminga PATH
 ";
 
 fn main() -> ExitCode {
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
         ["interop", "python", tests @ ..] => interop::python(tests),
         ["interop", "rust", words @ ..] => interop::rust(words),
         ["bench", options @ ..] => bench::bench(options),
-        ["chaos", "kill", options @ ..] => chaos::kill(options),
+        ["chaos", way, options @ ..] if chaos::WAYS.contains(way) => chaos::chaos(way, options),
         // What RESTART_CMD of the scenarios calls.
         ["restart-server", state] => interop::restart(Path::new(state)),
         _ => Err(USAGE.to_owned()),

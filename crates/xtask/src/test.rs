@@ -4,8 +4,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::{Outcome, built, chaos, interop, run as run_program, tidy};
 
-/// With the known bugs of `canary!` compiled in, so that the simulators can choose them; nothing else does.
-const FEATURES: &str = "geminga-sim/canary";
+/// With the known bugs of `canary!` and faults of the real disk compiled in, to be chosen at run time: by simulations and
+/// chaos, and by nothing else.
+const FEATURES: &str = "geminga-sim/canary,geminga-server/canary";
+
+/// Not the 1,000 mute connections, 320 MiB and one second of the full run: these are not reached yet, see docs/chaos.md.
+const PRESSURE: &[&str] = &["--seconds", "8", "--patience", "4", "--mute", "50", "--cap", "400"];
 
 /// Runs every step, prints what each took, and stops at the first that fails.
 pub(crate) fn run() -> Outcome {
@@ -26,7 +30,10 @@ pub(crate) fn run() -> Outcome {
         ("canaries", &canaries),
         ("interop python", &|| interop::python(&[])),
         ("interop rust", &|| interop::rust(&[])),
-        ("chaos kill", &|| chaos::run_kill(&["--cycles", "20"])),
+        ("chaos kill", &|| chaos::run_built("kill", &["--cycles", "20"])),
+        ("chaos sync failure", &|| chaos::run_built("sync-failure", &["--cycles", "6"])),
+        ("chaos pressure", &|| chaos::run_built("pressure", PRESSURE)),
+        ("chaos power", &|| chaos::run_built("power", &["--cuts", "6", "--skip-if-unable"])),
     ];
     let all = Instant::now();
     let mut took = Vec::new();

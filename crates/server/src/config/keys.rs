@@ -270,7 +270,7 @@ pub(crate) const KEYS: &[Key] = &[
         kind: Kind::Integer { least: 0, most: 1 << 24, set: |s, value| s.cache_bytes = Some(size(value << 20)) },
         default: "",
         unit: "MiB",
-        doc: "Memory for the newest entries of all topics, from which consumers that keep up are served; by default a quarter of --memory.",
+        doc: "Memory for the newest entries of all topics, from which consumers that keep up are served; by default 3/16 of --memory.",
     },
     Key {
         name: "managedLedgerMaxEntriesPerLedger",

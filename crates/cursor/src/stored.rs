@@ -126,6 +126,18 @@ impl Cursor {
         count == 0 || self.ranges().nth(count - 1).is_some()
     }
 
+    /// How many ranges it has beyond the mark-delete position.
+    #[must_use]
+    pub fn range_count(&self) -> usize {
+        self.ranges().count()
+    }
+
+    /// How many entries have a redelivery count.
+    #[must_use]
+    pub fn counted(&self) -> usize {
+        self.redeliveries.len()
+    }
+
     /// Whether batches are acked in part.
     #[must_use]
     pub fn has_batches(&self) -> bool {

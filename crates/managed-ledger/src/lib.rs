@@ -24,7 +24,9 @@ mod trim;
 
 pub use appender::{Appender, AppenderEvent, AppenderSink, AppenderState};
 pub use cache::TailCache;
-pub use cursor_store::{CursorEvent, CursorSink, CursorStore, Saved, create_cursor, delete_cursor, open_cursor};
+pub use cursor_store::{
+    CursorEvent, CursorSink, CursorStore, SaveFor, Saved, create_cursor, delete_cursor, open_cursor,
+};
 pub use error::ManagedLedgerError;
 pub use log::{CachedRead, Log, LogEntry};
 pub use open::{Opened, delete, list_cursors, open};

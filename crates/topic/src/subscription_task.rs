@@ -12,7 +12,7 @@ use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
 use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher, Kind, NewConsumer};
 use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply};
-use geminga_managed_ledger::{CursorEvent, CursorStore, Log, Saved};
+use geminga_managed_ledger::{CursorEvent, CursorStore, Log, SaveFor, Saved};
 use geminga_model::{Instant, Position, TopicName};
 use geminga_session::{Answer, ConsumerKey, Refusal, SubscribeSpec};
 use geminga_wire::proto::command_ack::AckType;
@@ -32,6 +32,11 @@ use crate::topic::{TopicItem, TopicOptions};
 /// How long a subscription that is not stored lives without a consumer after a seek.
 pub(crate) const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Bytes of changes that are saved at once, though nobody waits.
+const COALESCE_BYTES: usize = 64 << 10;
+/// How long redelivery counts alone wait to be saved.
+const COALESCE_COUNTS: Duration = Duration::from_secs(1);
+
 pub(crate) enum Phase {
     Opening(Vec<SubscriptionItem>),
     Serving(Box<Serving>),
@@ -50,6 +55,9 @@ pub(crate) struct Serving {
     /// Consumers that became full while entries were handed out.
     pub(crate) full: Vec<ConsumerId>,
     saved: u64,
+    /// The mark-delete positions of the last save, and of the one under way.
+    saved_mark_delete: Position,
+    saving_mark_delete: Position,
     /// Who waits until the state of a revision is durable.
     receipts: VecDeque<(u64, Asker)>,
     save_at: Option<Instant>,
@@ -180,7 +188,7 @@ impl Subscription {
         match opened {
             Ok((store, cursor)) => {
                 let dispatcher = Dispatcher::new(Kind::Shared, cursor.mark_delete());
-                let saved = cursor.revision();
+                let (saved, mark_delete) = (cursor.revision(), cursor.mark_delete());
                 self.phase = Phase::Serving(Box::new(Serving {
                     cursor,
                     store,
@@ -189,6 +197,8 @@ impl Subscription {
                     reading: Reading::default(),
                     full: Vec::new(),
                     saved,
+                    saved_mark_delete: mark_delete,
+                    saving_mark_delete: mark_delete,
                     receipts: VecDeque::new(),
                     save_at: None,
                     told_mark_delete: None,
@@ -335,8 +345,10 @@ impl Subscription {
                 if let (Some(epoch), Some(consumer)) = (epoch, serving.consumers.get_mut(id)) {
                     consumer.epoch = consumer.epoch.max(Some(epoch));
                 }
-                serving.dispatcher.redeliver(id, &positions, serving.cursor.mark_delete());
+                let again = serving.dispatcher.redeliver(id, &positions, serving.cursor.mark_delete());
+                serving.cursor.redelivered(again);
                 serving.reading.restart();
+                self.save_within(COALESCE_COUNTS);
             }
             ConsumerItem::Seek(request, target) => self.seek(Asker::Client(request, connection), target),
             ConsumerItem::Unsubscribe(request, force) => self.unsubscribe(Asker::Client(request, connection), force),
@@ -422,10 +434,17 @@ impl Subscription {
                 serving.save_at = Some(Instant::default());
             }
             None if stored => {}
-            None => {
-                let later = self.env.clock.now() + COALESCE;
-                serving.save_at = Some(serving.save_at.map_or(later, |at| at.min(later)));
-            }
+            None if serving.cursor.unsaved_bytes() >= COALESCE_BYTES => serving.save_at = Some(Instant::default()),
+            None => self.save_within(COALESCE),
+        }
+    }
+
+    /// What changed waits for other changes, for so long at most.
+    fn save_within(&mut self, delay: Duration) {
+        let Phase::Serving(serving) = &mut self.phase else { return };
+        if self.durable && serving.cursor.revision() > serving.saved {
+            let later = self.env.clock.now() + delay;
+            serving.save_at = Some(serving.save_at.map_or(later, |at| at.min(later)));
         }
     }
 
@@ -433,10 +452,11 @@ impl Subscription {
         let now = self.env.clock.now();
         let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return };
         let Some(store) = &mut serving.store else { return };
-        match store.handle_event(now, event) {
+        match store.handle_event(now, event, &mut serving.cursor) {
             None => {}
             Some(Saved::Durable(revision)) => {
                 serving.saved = serving.saved.max(revision);
+                serving.saved_mark_delete = serving.saving_mark_delete;
                 while let Some((_, asker)) = serving.receipts.pop_front_if(|(r, _)| *r <= revision) {
                     asker.answer(Ok(()));
                 }
@@ -480,18 +500,9 @@ impl Subscription {
     fn flush(&mut self) -> bool {
         let now = self.env.clock.now();
         let more = self.dispatch(now);
+        let closes = matches!(self.phase, Phase::Closing(..));
         let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return false };
-        if let Some(store) = &mut serving.store {
-            if store.deadline().is_some_and(|deadline| deadline <= now) {
-                store.handle_timeout(now);
-            }
-            let dirty = serving.cursor.revision() > serving.saved;
-            if dirty && !store.is_busy() && serving.save_at.is_some_and(|at| at <= now) {
-                serving.save_at = None;
-                store.save(now, serving.cursor.revision(), serving.cursor.snapshot());
-            }
-            store.flush();
-        }
+        serving.save(now, closes);
         serving.consumers.flush();
         if self.terminated && self.log.with_extents(|extents| serving.cursor.backlog(extents)) == 0 {
             serving.consumers.tell_end();
@@ -519,23 +530,49 @@ impl Subscription {
     /// The topic trims by it, so it need only know the ledger.
     fn tell_mark_delete(&mut self) {
         let Phase::Serving(serving) = &mut self.phase else { return };
-        let mark_delete = serving.cursor.mark_delete();
+        let mark_delete = serving.cursor.mark_delete().min(serving.saved_mark_delete);
         let next = self.log.with_extents(|extents| extents.next(mark_delete)).unwrap_or(mark_delete);
-        let stored = serving.cursor.revision() == serving.saved;
-        if self.durable && stored && serving.told_mark_delete.map(|told| told.ledger) != Some(next.ledger) {
+        if self.durable && serving.told_mark_delete.map(|told| told.ledger) != Some(next.ledger) {
             serving.told_mark_delete = Some(next);
             drop(self.to_topic.push(TopicItem::MarkDeleted(Arc::clone(&self.name), mark_delete)));
         }
     }
 
     fn finish_close(&mut self) {
-        let saved = |serving: &Serving| serving.store.is_none() || serving.cursor.revision() <= serving.saved;
-        if !matches!(&self.phase, Phase::Closing(serving, _) if saved(serving)) {
+        if !matches!(&self.phase, Phase::Closing(serving, _) if serving.is_saved(true)) {
             return;
         }
         if let Phase::Closing(_, done) = std::mem::replace(&mut self.phase, Phase::Gone(closing())) {
             done.send(());
         }
+    }
+}
+
+impl Serving {
+    /// Whether what is stored is all there is; `exactly`, also to whoever opens it next.
+    fn is_saved(&self, exactly: bool) -> bool {
+        let Some(store) = &self.store else { return true };
+        self.cursor.revision() <= self.saved && (store.is_exact() || !exactly)
+    }
+
+    /// Saves the state if it is time and no save is under way.
+    fn save(&mut self, now: Instant, closes: bool) {
+        let dirty = !self.is_saved(closes);
+        let Some(store) = &mut self.store else { return };
+        if store.deadline().is_some_and(|deadline| deadline <= now) {
+            store.handle_timeout(now);
+        }
+        if dirty && !store.is_busy() && (closes || self.save_at.is_some_and(|at| at <= now)) {
+            self.save_at = None;
+            self.saving_mark_delete = self.cursor.mark_delete();
+            let why = match self.receipts.is_empty() {
+                _ if closes => SaveFor::Close,
+                true => SaveFor::Time,
+                false => SaveFor::Receipt,
+            };
+            store.save(now, &mut self.cursor, why);
+        }
+        store.flush();
     }
 }
 

@@ -84,7 +84,7 @@ impl SaveLog {
     }
 
     fn delta(&mut self, cursor: &Cursor, added: &Added, base: Base) -> Vec<Vec<u8>> {
-        let room = self.limits.delta_entry.saturating_sub(cursor.head().encode().len() + EXTENSION_LEN);
+        let room = self.limits.delta_entry.saturating_sub(cursor.head_len() + EXTENSION_LEN);
         let body = added.encode();
         // A body that does not fit goes before, and leaves the entry to the plain fields. Properties are never left out,
         // and may leave chunks less room than they need.
@@ -98,15 +98,15 @@ impl SaveLog {
     }
 
     fn snapshot(&mut self, cursor: &Cursor) -> Vec<Vec<u8>> {
-        let room = self.limits.snapshot_entry.saturating_sub(cursor.head().encode().len() + EXTENSION_LEN);
+        let room = self.limits.snapshot_entry.saturating_sub(cursor.head_len() + EXTENSION_LEN);
         let counts = cursor.rest(None).encode().len();
         let as_bitmaps = cursor.is_ragged();
         let (plain, rest) = cursor.plain(room.checked_sub(counts).unwrap_or(room), as_bitmaps);
         let body = cursor.rest(rest).encode();
         let base = Base { sequence: self.sequence, entry: self.next_entry, as_bitmaps, deltas: 0, bytes: 0 };
         self.base = Some(base);
-        let used = plain.encode().len() - cursor.head().encode().len();
-        let fits = used + body.len() <= room;
+        // The plain fields left room for the counts.
+        let fits = if rest.is_none() { counts <= room } else { plain.encode().len() + body.len() <= room };
         self.entries(&plain, base, body, (!fits).then_some(room.max(self.limits.snapshot_entry / 4)))
     }
 

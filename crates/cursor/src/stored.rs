@@ -151,6 +151,12 @@ impl Cursor {
         info
     }
 
+    /// Bytes that the head takes in an entry, at most.
+    pub(crate) fn head_len(&self) -> usize {
+        let properties: usize = self.properties.iter().map(|(name, _)| name.len() + 24).sum();
+        22 + properties
+    }
+
     /// The state that every broker reads: what is lowest, as far as it fits `room` bytes beside the head. What is not
     /// there begins at the position.
     pub(crate) fn plain(&self, room: usize, as_bitmaps: bool) -> (PositionInfo, Option<Position>) {

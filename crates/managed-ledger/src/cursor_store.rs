@@ -34,6 +34,8 @@ const RETRY_ROLL: Duration = Duration::from_secs(60);
 const MAX_IN_NODE: usize = 1000;
 /// Bytes of one read of a cursor ledger.
 const READ_BYTES: usize = 1 << 20;
+/// Entries before the last that are read together with it.
+const READ_FIRST: i64 = 15;
 
 /// What comes back to a cursor store through its owner's mailbox.
 #[derive(Debug)]
@@ -204,15 +206,20 @@ async fn read_ledger(
     path: &str,
 ) -> Result<StoredCursor, ManagedLedgerError> {
     let mut replay = Replay::new(closed.last_entry);
+    let last = closed.last_entry;
     let reader = ledgers.ledgers.reader(closed.ledger, closed.metadata);
-    while let Some((first, last)) = replay.wants() {
-        for (entry, id) in reader.read(first, last, READ_BYTES).await?.into_iter().zip(first.0..) {
-            // After the last entry of a save another one may be wanted than the next.
-            if replay.wants().is_none_or(|(wanted, _)| wanted.0 != id) {
-                break;
+    // Mostly the last entries are all there is to read, so they are read at once. Not all of them may be wanted: one that
+    // cannot be read is no reason to fail yet.
+    let first = EntryId((last.0 - READ_FIRST).max(0));
+    let mut window = (first, reader.read(first, last, READ_BYTES).await.unwrap_or_default());
+    while let Some((wanted, end)) = replay.wants() {
+        let at = usize::try_from(wanted.0 - window.0.0).ok();
+        match at.and_then(|at| window.1.get(at)) {
+            Some(entry) => {
+                let unreadable = |error| ManagedLedgerError::Record(path.to_owned(), error);
+                replay.handle_entry(&entry.payload).map_err(unreadable)?;
             }
-            let unreadable = |error| ManagedLedgerError::Record(path.to_owned(), error);
-            replay.handle_entry(&entry.payload).map_err(unreadable)?;
+            None => window = (wanted, reader.read(wanted, end, READ_BYTES).await?),
         }
     }
     Ok(replay.finish().unwrap_or_else(|| StoredCursor::plain(PositionInfo::at(Position::EARLIEST))))

@@ -11,14 +11,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use geminga_cursor::{Cursor, Replay, SaveLimits, SaveLog, StoredCursor};
+use geminga_cursor::{Cursor, SaveLimits, SaveLog, StoredCursor};
 use geminga_env::OnPanic;
-use geminga_ledger::{ClosedLedger, CreatedLedger, LedgerError, LedgerEvent, LedgerSink, Writer};
+use geminga_ledger::{CreatedLedger, LedgerError, LedgerEvent, LedgerSink, Writer};
 use geminga_metastore::{Expected, MetadataError, Version};
 use geminga_model::{EntryId, Instant, LedgerId, Position, TopicName};
 use geminga_quorum::WriterState;
-use geminga_records::{ManagedCursorInfo, PositionInfo, paths};
+use geminga_records::{ManagedCursorInfo, paths};
 
+use crate::cursor_read::{of_node, read_ledger};
 use crate::error::ManagedLedgerError;
 use crate::options::ManagedLedgers;
 
@@ -32,11 +33,6 @@ const RETRY_ROLL: Duration = Duration::from_secs(60);
 ///
 /// Fact: `managedLedgerMaxUnackedRangesToPersistInMetadataStore`, 1000.
 const MAX_IN_NODE: usize = 1000;
-/// Bytes of one read of a cursor ledger.
-const READ_BYTES: usize = 1 << 20;
-/// Entries before the last that are read together with it.
-const READ_FIRST: i64 = 15;
-
 /// What comes back to a cursor store through its owner's mailbox.
 #[derive(Debug)]
 pub struct CursorEvent(Event);
@@ -190,41 +186,6 @@ pub async fn open_cursor(
     Ok((store, stored))
 }
 
-fn of_node(node: &ManagedCursorInfo) -> StoredCursor {
-    let mut state = PositionInfo::at(node.mark_delete.unwrap_or(Position::EARLIEST));
-    state.acked.clone_from(&node.acked);
-    state.properties.clone_from(&node.properties);
-    state.batch_sets.clone_from(&node.batch_sets);
-    let mut stored = StoredCursor::plain(state);
-    stored.added.redeliveries.clone_from(&node.redeliveries);
-    stored
-}
-
-async fn read_ledger(
-    ledgers: &ManagedLedgers,
-    closed: ClosedLedger,
-    path: &str,
-) -> Result<StoredCursor, ManagedLedgerError> {
-    let mut replay = Replay::new(closed.last_entry);
-    let last = closed.last_entry;
-    let reader = ledgers.ledgers.reader(closed.ledger, closed.metadata);
-    // Mostly the last entries are all there is to read, so they are read at once. Not all of them may be wanted: one that
-    // cannot be read is no reason to fail yet.
-    let first = EntryId((last.0 - READ_FIRST).max(0));
-    let mut window = (first, reader.read(first, last, READ_BYTES).await.unwrap_or_default());
-    while let Some((wanted, end)) = replay.wants() {
-        let at = usize::try_from(wanted.0 - window.0.0).ok();
-        match at.and_then(|at| window.1.get(at)) {
-            Some(entry) => {
-                let unreadable = |error| ManagedLedgerError::Record(path.to_owned(), error);
-                replay.handle_entry(&entry.payload).map_err(unreadable)?;
-            }
-            None => window = (wanted, reader.read(wanted, end, READ_BYTES).await?),
-        }
-    }
-    Ok(replay.finish().unwrap_or_else(|| StoredCursor::plain(PositionInfo::at(Position::EARLIEST))))
-}
-
 /// Deletes a durable cursor. Its owner has closed it, or nobody owns it.
 ///
 /// # Errors
@@ -364,7 +325,7 @@ impl CursorStore {
         writer.handle_event(now, event);
         if matches!(writer.state(), WriterState::Lost(_)) {
             // Whoever fenced it may have repaired it, or taken the topic: the node's version tells.
-            self.fold(cursor);
+            self.replace_lost(cursor);
             return None;
         }
         if self.saving.is_none() || writer.last_add_confirmed() < writer.last_add_pushed() {
@@ -433,6 +394,20 @@ impl CursorStore {
         };
         self.state = State::Naming(writer);
         self.write_node();
+    }
+
+    /// A ledger cannot be written any more. A state too large for the node gets another, if there is to be one.
+    fn replace_lost(&mut self, cursor: &mut Cursor) {
+        match std::mem::replace(&mut self.state, State::InNode) {
+            State::Writing { writer, .. } if self.saving.is_some() && !fits_node(cursor) => {
+                self.create_ledger(None);
+                self.replaced.push(writer.ledger());
+            }
+            before => {
+                self.state = before;
+                self.fold(cursor);
+            }
+        }
     }
 
     /// Puts the state into the node.

@@ -13,6 +13,7 @@
 
 mod appender;
 mod cache;
+mod cursor_read;
 mod cursor_store;
 mod error;
 mod log;

@@ -481,6 +481,24 @@ async fn a_cursor_ledger_is_made_for_the_first_receipt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_large_state_gets_another_ledger_when_one_is_lost() {
+    let bench = bench(1000);
+    let mut extents = Extents::default();
+    extents.set(geminga_model::LedgerId(7), 200_000);
+    create_cursor(&bench.ledgers, &bench.topic, "s", extents.start(), &[]).await.unwrap();
+    let mut subscription = bench.subscription(&extents).await;
+    subscription.cursor.ack((0..50_000).map(|i| Position::new(7, 2 * i + 1)), &extents);
+    subscription.save_for(SaveFor::Receipt).await;
+    let lost = bench.cursor_node().await.cursor_ledger;
+    bench.ledgers.ledgers.recover(lost).await.unwrap();
+    subscription.cursor.ack([Position::new(7, 2)], &extents);
+    assert_eq!(subscription.save().await, Saved::Durable(subscription.cursor.revision()));
+    let node = bench.cursor_node().await;
+    assert!(node.cursor_ledger.0 > lost.0 && node.acked.is_empty());
+    assert_eq!(bench.subscription(&extents).await.cursor.snapshot(), subscription.cursor.snapshot());
+}
+
+#[tokio::test(start_paused = true)]
 async fn closing_leaves_a_snapshot_behind() {
     let bench = bench(1000);
     let mut extents = Extents::default();

@@ -12,7 +12,7 @@ use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
 use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher, Kind, NewConsumer};
 use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply};
-use geminga_managed_ledger::{CursorEvent, CursorStore, Log, SaveFor, Saved};
+use geminga_managed_ledger::{CursorStore, Log};
 use geminga_model::{Instant, Position, TopicName};
 use geminga_session::{Answer, ConsumerKey, Refusal, SubscribeSpec};
 use geminga_wire::proto::command_ack::AckType;
@@ -20,22 +20,18 @@ use geminga_wire::proto::command_subscribe::SubType;
 use geminga_wire::{MessageId, ServerError};
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
-use crate::consumers::{COALESCE, Consumers};
+use crate::consumers::Consumers;
 use crate::counts::{SubscriptionCounts, SubscriptionNow};
 use crate::delivery::Reading;
 use crate::last_message;
 use crate::operations::Asker;
 use crate::refusal::{closing, not_in_this_version, of_busy, of_log};
+use crate::saving::COALESCE_COUNTS;
 use crate::subscription::{ConsumerHandle, ConsumerItem, OpenedCursor, SubscriptionItem, refuse};
 use crate::topic::{TopicItem, TopicOptions};
 
 /// How long a subscription that is not stored lives without a consumer after a seek.
 pub(crate) const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Bytes of changes that are saved at once, though nobody waits.
-const COALESCE_BYTES: usize = 64 << 10;
-/// How long redelivery counts alone wait to be saved.
-const COALESCE_COUNTS: Duration = Duration::from_secs(1);
 
 pub(crate) enum Phase {
     Opening(Vec<SubscriptionItem>),
@@ -54,14 +50,14 @@ pub(crate) struct Serving {
     pub(crate) reading: Reading,
     /// Consumers that became full while entries were handed out.
     pub(crate) full: Vec<ConsumerId>,
-    saved: u64,
+    pub(crate) saved: u64,
     /// The mark-delete positions of the last save, and of the one under way.
-    saved_mark_delete: Position,
-    saving_mark_delete: Position,
+    pub(crate) saved_mark_delete: Position,
+    pub(crate) saving_mark_delete: Position,
     /// Who waits until the state of a revision is durable.
-    receipts: VecDeque<(u64, Asker)>,
-    save_at: Option<Instant>,
-    told_mark_delete: Option<Position>,
+    pub(crate) receipts: VecDeque<(u64, Asker)>,
+    pub(crate) save_at: Option<Instant>,
+    pub(crate) told_mark_delete: Option<Position>,
     /// A seek or an unsubscribe is under way: nobody may join.
     pub(crate) fenced: bool,
     /// A subscription that is not stored waits so long for its consumer to come back after a seek.
@@ -75,7 +71,7 @@ pub(crate) struct Subscription {
     pub(crate) name: Arc<str>,
     pub(crate) log: Arc<Log>,
     pub(crate) me: Mailbox<SubscriptionItem>,
-    to_topic: Mailbox<TopicItem>,
+    pub(crate) to_topic: Mailbox<TopicItem>,
     pub(crate) waiting: Arc<AtomicBool>,
     schema_bound: Arc<AtomicUsize>,
     pub(crate) durable: bool,
@@ -422,58 +418,6 @@ impl Subscription {
         serving.dispatcher.acked_through(cursor.mark_delete());
     }
 
-    /// Something may have been acked: when is it stored, and who waits for that?
-    pub(crate) fn acked(&mut self, asker: Option<Asker>) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        let revision = serving.cursor.revision();
-        let stored = !self.durable || revision <= serving.saved;
-        match asker {
-            Some(asker) if stored => asker.answer(Ok(())),
-            Some(asker) => {
-                serving.receipts.push_back((revision, asker));
-                serving.save_at = Some(Instant::default());
-            }
-            None if stored => {}
-            None if serving.cursor.unsaved_bytes() >= COALESCE_BYTES => serving.save_at = Some(Instant::default()),
-            None => self.save_within(COALESCE),
-        }
-    }
-
-    /// What changed waits for other changes, for so long at most.
-    fn save_within(&mut self, delay: Duration) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        if self.durable && serving.cursor.revision() > serving.saved {
-            let later = self.env.clock.now() + delay;
-            serving.save_at = Some(serving.save_at.map_or(later, |at| at.min(later)));
-        }
-    }
-
-    fn cursor_event(&mut self, event: CursorEvent) {
-        let now = self.env.clock.now();
-        let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return };
-        let Some(store) = &mut serving.store else { return };
-        match store.handle_event(now, event, &mut serving.cursor) {
-            None => {}
-            Some(Saved::Durable(revision)) => {
-                serving.saved = serving.saved.max(revision);
-                serving.saved_mark_delete = serving.saving_mark_delete;
-                while let Some((_, asker)) = serving.receipts.pop_front_if(|(r, _)| *r <= revision) {
-                    asker.answer(Ok(()));
-                }
-                if serving.cursor.revision() <= serving.saved {
-                    serving.save_at = None;
-                }
-            }
-            Some(Saved::Failed(error)) => {
-                let why = of_log(&error);
-                serving.consumers.close_all();
-                serving.receipts.drain(..).for_each(|(_, asker)| asker.answer(Err(why.clone())));
-                drop(self.to_topic.push(TopicItem::SubscriptionFailed(Arc::clone(&self.name), error)));
-                self.gone(why);
-            }
-        }
-    }
-
     /// Nothing is left of the subscription.
     pub(crate) fn end(&mut self) {
         drop(self.to_topic.push(TopicItem::SubscriptionEnded(Arc::clone(&self.name))));
@@ -489,7 +433,7 @@ impl Subscription {
         }
     }
 
-    fn gone(&mut self, why: Refusal) {
+    pub(crate) fn gone(&mut self, why: Refusal) {
         if let Phase::Opening(waiting) = &mut self.phase {
             waiting.drain(..).for_each(|item| refuse(item, &why));
         }
@@ -527,17 +471,6 @@ impl Subscription {
         more
     }
 
-    /// The topic trims by it, so it need only know the ledger.
-    fn tell_mark_delete(&mut self) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        let mark_delete = serving.cursor.mark_delete().min(serving.saved_mark_delete);
-        let next = self.log.with_extents(|extents| extents.next(mark_delete)).unwrap_or(mark_delete);
-        if self.durable && serving.told_mark_delete.map(|told| told.ledger) != Some(next.ledger) {
-            serving.told_mark_delete = Some(next);
-            drop(self.to_topic.push(TopicItem::MarkDeleted(Arc::clone(&self.name), mark_delete)));
-        }
-    }
-
     fn finish_close(&mut self) {
         if !matches!(&self.phase, Phase::Closing(serving, _) if serving.is_saved(true)) {
             return;
@@ -545,34 +478,6 @@ impl Subscription {
         if let Phase::Closing(_, done) = std::mem::replace(&mut self.phase, Phase::Gone(closing())) {
             done.send(());
         }
-    }
-}
-
-impl Serving {
-    /// Whether what is stored is all there is; `exactly`, also to whoever opens it next.
-    fn is_saved(&self, exactly: bool) -> bool {
-        let Some(store) = &self.store else { return true };
-        self.cursor.revision() <= self.saved && (store.is_exact() || !exactly)
-    }
-
-    /// Saves the state if it is time and no save is under way.
-    fn save(&mut self, now: Instant, closes: bool) {
-        let dirty = !self.is_saved(closes);
-        let Some(store) = &mut self.store else { return };
-        if store.deadline().is_some_and(|deadline| deadline <= now) {
-            store.handle_timeout(now);
-        }
-        if dirty && !store.is_busy() && (closes || self.save_at.is_some_and(|at| at <= now)) {
-            self.save_at = None;
-            self.saving_mark_delete = self.cursor.mark_delete();
-            let why = match self.receipts.is_empty() {
-                _ if closes => SaveFor::Close,
-                true => SaveFor::Time,
-                false => SaveFor::Receipt,
-            };
-            store.save(now, &mut self.cursor, why);
-        }
-        store.flush();
     }
 }
 

@@ -251,16 +251,22 @@ fn acks(plan: &Plan, folder: &std::path::Path, probe: &Probe) -> Result<(), Stri
     let server = Server::start(&plan.geminga, &data)?;
     let ready = started.elapsed();
     let attached = acks::attach(server.broker)?;
-    let all = started.elapsed();
+    let (all, cpu) = (started.elapsed(), server.cpu()?);
+    let stopped = server.stop()?;
     Row {
         name: AFTER_KILL,
         measured: format!("ready in {} ms, all answer in {} ms", ready.as_millis(), all.as_millis()),
         target: "under 1 s".into(),
         reached: Some(all < Duration::from_secs(1)),
-        also: format!("attaching {} ms, {:.2} CPU s", attached.as_millis(), server.cpu()?.as_secs_f64()),
+        also: format!(
+            "attaching {} ms, {:.2} CPU s; stopped in {} ms",
+            attached.as_millis(),
+            cpu.as_secs_f64(),
+            stopped.as_millis()
+        ),
     }
     .print();
-    server.kill()
+    Ok(())
 }
 
 fn idle_and_topics(plan: &Plan, folder: &std::path::Path) -> Result<(), String> {

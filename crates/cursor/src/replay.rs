@@ -15,8 +15,6 @@ pub struct StoredCursor {
     pub added: Added,
     /// What was saved after it, in order.
     pub deltas: Vec<StoredDelta>,
-    /// The last save.
-    pub sequence: u64,
     /// What was found cannot be read as a whole: this is what is sure to be acked, and the rest is delivered again.
     pub is_partial: bool,
 }
@@ -33,7 +31,7 @@ impl StoredCursor {
     /// A state that is complete in itself, as Java writes it.
     #[must_use]
     pub fn plain(snapshot: PositionInfo) -> StoredCursor {
-        StoredCursor { snapshot, added: Added::default(), deltas: Vec::new(), sequence: 0, is_partial: false }
+        StoredCursor { snapshot, added: Added::default(), deltas: Vec::new(), is_partial: false }
     }
 
     /// The cursor, fitted to the topic as it is now; see [`Cursor::restore`].
@@ -72,7 +70,8 @@ struct Reading {
     /// Chunks read of the save that is not complete yet.
     body: Vec<u8>,
     chunks: u32,
-    found: Option<StoredCursor>,
+    /// What was read, and the last save of it.
+    found: Option<(StoredCursor, u64)>,
 }
 
 impl Replay {
@@ -107,7 +106,7 @@ impl Replay {
                 if !consistent {
                     self.0 = State::Done(Box::new(partial(reading.last.clone())));
                 } else if reading.next > reading.end {
-                    let found = reading.found.take().unwrap_or_else(|| partial(reading.last.clone()));
+                    let found = reading.found.take().map_or_else(|| partial(reading.last.clone()), |(found, _)| found);
                     self.0 = State::Done(Box::new(found));
                 }
             }
@@ -178,10 +177,10 @@ impl Reading {
                 let added = Added::decode(&whole).ok()?;
                 match &mut self.found {
                     None if base == sequence => {
-                        self.found = Some(StoredCursor { added, sequence, ..StoredCursor::plain(info) });
+                        self.found = Some((StoredCursor { added, ..StoredCursor::plain(info) }, sequence));
                     }
-                    Some(found) if base != sequence && found.sequence.checked_add(1) == Some(sequence) => {
-                        found.sequence = sequence;
+                    Some((found, before)) if base != sequence && before.checked_add(1) == Some(sequence) => {
+                        *before = sequence;
                         let PositionInfo { mark_delete, properties, .. } = info;
                         found.deltas.push(StoredDelta { mark_delete, properties, added });
                     }

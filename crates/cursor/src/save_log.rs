@@ -51,15 +51,10 @@ struct Base {
 }
 
 impl SaveLog {
-    /// For a ledger without entries, after the save of this sequence.
+    /// For a ledger that has no entry yet. It begins with a snapshot.
     #[must_use]
-    pub fn new(limits: SaveLimits, sequence: u64) -> SaveLog {
-        SaveLog { limits, sequence, base: None, next_entry: EntryId(0), last: None }
-    }
-
-    /// What follows goes to another ledger, which has no entry yet. It begins with a snapshot.
-    pub fn start_ledger(&mut self) {
-        *self = SaveLog::new(self.limits, self.sequence);
+    pub fn new(limits: SaveLimits) -> SaveLog {
+        SaveLog { limits, sequence: 0, base: None, next_entry: EntryId(0), last: None }
     }
 
     /// Whether the last save was a snapshot: what Java reads then is all there is, if it fits an entry.

@@ -95,7 +95,7 @@ impl Driver {
         let extents = topic();
         let mut cursor = Cursor::at(extents.start());
         cursor.keep_changes();
-        let log = SaveLog::new(limits, 0);
+        let log = SaveLog::new(limits);
         Driver { extents, cursor, log, entries: vec![], saves: vec![] }
     }
 
@@ -137,7 +137,7 @@ impl Driver {
         self.cursor = stored.restore(&self.extents);
         agree(&self.cursor, &save.state);
         self.cursor.keep_changes();
-        self.log = SaveLog::new(limits, stored.sequence);
+        self.log = SaveLog::new(limits);
         (self.entries, self.saves) = (vec![], vec![]);
         self.save(false);
     }
@@ -218,7 +218,7 @@ fn ragged(holes: i64) -> (Cursor, Extents) {
 fn snapshots_follow_a_thousand_deltas_or_a_mebibyte() {
     for (holes, expected) in [(1, 1000), (5000, 64)] {
         let (mut cursor, extents) = ragged(holes);
-        let mut log = SaveLog::new(SaveLimits::default(), 0);
+        let mut log = SaveLog::new(SaveLimits::default());
         log.save(&mut cursor, false);
         let mut deltas = 0;
         loop {
@@ -243,7 +243,7 @@ fn java_reads_the_lowest_part() {
     for (holes, as_bitmaps, whole) in [(9_000, false, true), (50_000, true, true), (50_000, true, false)] {
         let (mut cursor, extents) = ragged(holes);
         let limits = SaveLimits { snapshot_entry: if whole { 4 << 20 } else { 10_000 }, ..SaveLimits::default() };
-        let entries = SaveLog::new(limits, 0).save(&mut cursor, false);
+        let entries = SaveLog::new(limits).save(&mut cursor, false);
         assert_eq!(entries.len() == 1, whole);
         assert!(entries.iter().all(|entry| entry.len() <= limits.snapshot_entry));
         let plain = CursorEntry::decode(entries.last().unwrap()).unwrap().info;
@@ -264,7 +264,7 @@ fn large_states_are_cut() {
     let mut cursor = Cursor::at(extents.start());
     cursor.keep_changes();
     cursor.ack(sizes.iter().flat_map(|(l, _)| (0..500).map(|e| Position::new(*l, 100_000 * e + 7))), &extents);
-    let mut log = SaveLog::new(SaveLimits::default(), 0);
+    let mut log = SaveLog::new(SaveLimits::default());
     let mut entries = log.save(&mut cursor, false);
     assert!(entries.len() > 1 && entries.iter().all(|entry| entry.len() <= 4 << 20));
     cursor.ack((0..40_000).map(|e| Position::new(39, 1000 * e)), &extents);
@@ -282,7 +282,7 @@ fn large_states_are_cut() {
 #[test]
 fn changes_and_counts_are_bounded() {
     let (mut cursor, extents) = ragged(0);
-    let mut log = SaveLog::new(SaveLimits::default(), 0);
+    let mut log = SaveLog::new(SaveLimits::default());
     log.save(&mut cursor, false);
     for round in 0..70_000 {
         cursor.redelivered([Position::new(1, round % 10)]);

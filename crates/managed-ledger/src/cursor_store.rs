@@ -105,7 +105,8 @@ pub struct CursorStore {
     node: ManagedCursorInfo,
     version: Version,
     state: State,
-    log: SaveLog,
+    /// Of the ledger that is written.
+    log: Option<Box<SaveLog>>,
     /// The revision that is being saved.
     saving: Option<u64>,
     /// Whether nothing was saved since the store was opened: the first state may go into the node.
@@ -177,7 +178,7 @@ pub async fn open_cursor(
         node,
         version,
         state: State::InNode,
-        log: SaveLog::new(SaveLimits::default(), stored.sequence),
+        log: None,
         saving: None,
         is_first: true,
         starting_at: stored.snapshot.mark_delete,
@@ -267,7 +268,8 @@ impl CursorStore {
 
     fn append(&mut self, cursor: &mut Cursor, whole: bool) {
         let (State::Writing { writer, .. } | State::Starting(writer)) = &mut self.state else { return };
-        let entries = self.log.save(cursor, whole);
+        let Some(log) = &mut self.log else { return };
+        let entries = log.save(cursor, whole);
         self.saving = Some(cursor.revision());
         if !entries.into_iter().all(|entry| writer.add(entry.into()).is_some()) {
             self.fold(cursor);
@@ -338,7 +340,7 @@ impl CursorStore {
             }
             writing => {
                 self.state = writing;
-                self.is_exact = self.log.is_at_snapshot();
+                self.is_exact = self.log.as_ref().is_some_and(|log| log.is_at_snapshot());
                 self.saving.take().map(Saved::Durable)
             }
         }
@@ -378,7 +380,7 @@ impl CursorStore {
             self.replaced.push(replaced.ledger());
         }
         self.state = State::Starting(Box::new(writer));
-        self.log.start_ledger();
+        self.log = Some(Box::new(SaveLog::new(SaveLimits::default())));
         self.append(cursor, true);
         self.starting_at = cursor.mark_delete();
         self.flush();
@@ -436,6 +438,7 @@ impl CursorStore {
             redeliveries,
             unknown: std::mem::take(&mut self.node.unknown),
         };
+        self.log = None;
         self.state = State::Folding;
         self.write_node();
     }

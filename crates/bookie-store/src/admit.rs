@@ -7,7 +7,7 @@ use geminga_disk::DiskError;
 use geminga_model::{EntryId, LedgerId};
 
 use crate::format::record::{self, DELETE_BODY};
-use crate::request::{MAX_EXPLICIT_LAC, WriteOutcome, WriteRequest};
+use crate::request::{AddEntry, MAX_EXPLICIT_LAC, WriteOutcome, WriteRequest};
 use crate::state::{LedgerState, MasterKey, Tombstone};
 use crate::table::Change;
 use crate::writer::LogWriter;
@@ -22,14 +22,8 @@ impl LogWriter {
     pub(crate) fn admit(&mut self, request: WriteRequest) -> Result<WriteOutcome, DiskError> {
         match request {
             WriteRequest::Add { ledger, entry, body, master_key, recovery, high_priority } => {
-                if !is_entry(ledger, entry, &body) || body.len() > self.max_entry_bytes {
-                    return Ok(WriteOutcome::InvalidEntry);
-                }
-                let privileged = recovery || high_priority;
-                if !privileged && self.store.is_read_only() {
-                    return Ok(WriteOutcome::ReadOnly);
-                }
-                self.add((ledger.0, entry.0), &body, master_key, recovery, privileged)
+                let body = [&body[..], &[]];
+                self.admit_entry(&AddEntry { ledger, entry, body, master_key, recovery, high_priority })
             }
             WriteRequest::Fence { ledger, master_key } => {
                 self.change_state(ledger.0, master_key, |state| !std::mem::replace(&mut state.fenced, true))
@@ -50,23 +44,37 @@ impl LogWriter {
         }
     }
 
+    /// As [`LogWriter::admit`], for an entry that is not the caller's to give away.
+    pub(crate) fn admit_entry(&mut self, add: &AddEntry<'_>) -> Result<WriteOutcome, DiskError> {
+        let AddEntry { ledger, entry, body: [head, rest], master_key, recovery, high_priority } = *add;
+        if !is_entry(ledger, entry, head) || head.len() + rest.len() > self.max_entry_bytes {
+            return Ok(WriteOutcome::InvalidEntry);
+        }
+        let privileged = recovery || high_priority;
+        if !privileged && self.store.is_read_only() {
+            return Ok(WriteOutcome::ReadOnly);
+        }
+        self.add((ledger.0, entry.0), [head, rest], master_key, recovery, privileged)
+    }
+
     /// Writes an entry, and before it the ledger's state if this is the first that the store hears of it.
     fn add(
         &mut self,
         (ledger, entry): (i64, i64),
-        body: &[u8],
+        body: [&[u8]; 2],
         key: MasterKey,
         recovery: bool,
         privileged: bool,
     ) -> Result<WriteOutcome, DiskError> {
+        let len = record::record_len(body.iter().map(|part| part.len()).sum());
         let (new, need) = match self.ledgers.get(&ledger) {
             Some(known) if known.value.key != key => return Ok(WriteOutcome::Unauthorized),
             Some(known) if known.value.fenced && !recovery => return Ok(WriteOutcome::Fenced),
-            Some(_) => (None, record::record_len(body.len())),
+            Some(_) => (None, len),
             None if self.refuses_adds(ledger) => return Ok(WriteOutcome::Fenced),
             None => {
                 let state = new_state(key);
-                let need = Self::state_len(&state) + record::record_len(body.len());
+                let need = Self::state_len(&state) + len;
                 (Some(state), need)
             }
         };
@@ -128,10 +136,10 @@ fn new_state(key: MasterKey) -> LedgerState {
     LedgerState { sequence: 0, fenced: false, limbo: false, key, explicit_lac: None }
 }
 
-/// Whether `body` is an entry, and the one that the request names.
-fn is_entry(ledger: LedgerId, entry: EntryId, body: &[u8]) -> bool {
-    let number = |at: usize| body.get(at..at + 8).and_then(|b| b.try_into().ok()).map(i64::from_be_bytes);
-    body.len() >= ENTRY_HEADER
+/// Whether `head` is the beginning of an entry, and of the one that the request names.
+fn is_entry(ledger: LedgerId, entry: EntryId, head: &[u8]) -> bool {
+    let number = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map(i64::from_be_bytes);
+    head.len() >= ENTRY_HEADER
         && ledger.0 >= 0
         && entry.0 >= 0
         && number(0) == Some(ledger.0)

@@ -44,10 +44,11 @@ impl LogWriter {
     }
 
     /// Puts an entry into the block being made; the caller made room.
-    pub(crate) fn put_entry(&mut self, ledger: i64, entry: i64, sequence: u64, body: &[u8]) {
-        let change = Change::Entry { entry, len: body.len() as u32, lac: record::lac_of_entry(body) };
+    pub(crate) fn put_entry(&mut self, ledger: i64, entry: i64, sequence: u64, body: [&[u8]; 2]) {
+        let len = body.iter().map(|part| part.len() as u32).sum();
+        let change = Change::Entry { entry, len, lac: record::lac_of_entry(body[0]) };
         self.logged.push(self.here(ledger, sequence, change));
-        record::put_entry(&mut self.block, self.segment.seed, self.at, ledger, entry, sequence, body);
+        record::put_entry(&mut self.block, self.segment.seed, self.at, ledger, entry, sequence, &body);
     }
 
     /// Puts a state or deletion into the block being made; the caller made room.

@@ -36,7 +36,7 @@ mod writer;
 
 pub use error::{Fatal, OpenError, ReadError};
 pub use options::StoreOptions;
-pub use request::{MAX_EXPLICIT_LAC, WriteOutcome, WriteRequest};
+pub use request::{AddEntry, MAX_EXPLICIT_LAC, WriteOutcome, WriteRequest};
 pub use state::MasterKey;
 pub use store::{BookieStore, StoreStats};
 pub use wipe::files_to_wipe;

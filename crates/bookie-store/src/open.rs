@@ -468,7 +468,7 @@ impl LogWriter {
                     let Some(body) = bytes.as_deref().and_then(|bytes| bytes.get(RECORD_HEADER..)) else {
                         return Err(damaged(&old.segment, logged.offset.into(), "a record changed while it was read"));
                     };
-                    self.put_entry(logged.ledger, *entry, logged.sequence, body);
+                    self.put_entry(logged.ledger, *entry, logged.sequence, [body, &[]]);
                 }
                 change => self.put_change(logged.ledger, change.clone()),
             }

@@ -48,6 +48,23 @@ pub enum WriteRequest {
     Force,
 }
 
+/// As [`WriteRequest::Add`], for an entry in two parts that stay the caller's: they are copied once, into the log's block.
+#[derive(Clone, Copy, Debug)]
+pub struct AddEntry<'a> {
+    /// The ledger; must be the one in `body`.
+    pub ledger: LedgerId,
+    /// The entry; must be the one in `body`.
+    pub entry: EntryId,
+    /// The entry. The first part has at least its ids, LAC and length.
+    pub body: [&'a [u8]; 2],
+    /// Must equal the first key seen for the ledger.
+    pub master_key: MasterKey,
+    /// Whether the add is part of a recovery or a copy: a fence does not stop it.
+    pub recovery: bool,
+    /// Whether the add passes though the bookie is read-only.
+    pub high_priority: bool,
+}
+
 /// The most bytes that an explicit LAC may have.
 pub const MAX_EXPLICIT_LAC: usize = 4096;
 

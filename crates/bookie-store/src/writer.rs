@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::error::Fatal;
 use crate::format::block::{LogPosition, SEAL};
 use crate::format::segment::SEGMENT_HEADER;
-use crate::request::{WriteOutcome, WriteRequest};
+use crate::request::{AddEntry, WriteOutcome, WriteRequest};
 use crate::segment::Segment;
 use crate::state::{LedgerState, Tombstone};
 use crate::store::BookieStore;
@@ -109,13 +109,42 @@ impl LogWriter {
     /// # Errors
     /// [`Fatal`] if the disk failed: none of the requests may be answered with success, and every later call fails too.
     pub fn commit(&mut self, requests: &mut Vec<WriteRequest>, now: UnixMillis) -> Result<Vec<WriteOutcome>, Fatal> {
+        let outcomes = requests.drain(..).map(|request| self.take(request, now)).collect::<Result<_, _>>()?;
+        self.make_durable(now)?;
+        Ok(outcomes)
+    }
+
+    /// Decides one request and puts what it writes into the log. Its outcome may be told only after
+    /// [`LogWriter::make_durable`].
+    ///
+    /// # Errors
+    /// As [`LogWriter::commit`].
+    pub fn take(&mut self, request: WriteRequest, now: UnixMillis) -> Result<WriteOutcome, Fatal> {
+        self.run(now, |log| log.admit(request))
+    }
+
+    /// As [`LogWriter::take`], for an entry that stays the caller's.
+    ///
+    /// # Errors
+    /// As [`LogWriter::commit`].
+    pub fn take_entry(&mut self, add: &AddEntry<'_>, now: UnixMillis) -> Result<WriteOutcome, Fatal> {
+        self.run(now, |log| log.admit_entry(add))
+    }
+
+    /// Writes and syncs what was taken: the end of a group commit.
+    ///
+    /// # Errors
+    /// As [`LogWriter::commit`]: nothing that was taken since the last time may be answered with success.
+    pub fn make_durable(&mut self, now: UnixMillis) -> Result<(), Fatal> {
         self.run(now, |log| {
-            let outcomes = log.write(requests)?;
-            if canary!("BOO-1") {
-                return Ok(outcomes);
+            log.flush(0)?;
+            if log.store.unsealed() > MOST_UNSEALED {
+                log.store.seal_next()?;
             }
-            log.sync()?;
-            Ok(outcomes)
+            if canary!("BOO-1") {
+                return Ok(());
+            }
+            log.sync()
         })
     }
 
@@ -147,17 +176,7 @@ impl LogWriter {
         })
     }
 
-    /// The first half of a commit: writes blocks and shows them to readers; nothing is durable yet.
-    fn write(&mut self, requests: &mut Vec<WriteRequest>) -> Result<Vec<WriteOutcome>, DiskError> {
-        let outcomes = requests.drain(..).map(|request| self.admit(request)).collect::<Result<_, _>>()?;
-        self.flush(0)?;
-        if self.store.unsealed() > MOST_UNSEALED {
-            self.store.seal_next()?;
-        }
-        Ok(outcomes)
-    }
-
-    /// The second half: everything written becomes durable.
+    /// Everything written becomes durable.
     pub(crate) fn sync(&mut self) -> Result<(), DiskError> {
         if self.unsynced {
             self.segment.file.sync_data()?;

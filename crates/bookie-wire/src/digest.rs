@@ -6,6 +6,33 @@ use sha1::Sha1;
 
 use crate::key::digest_with_pad;
 
+/// Bytes of the longest digest, HMAC-SHA-1.
+pub(crate) const MAX_DIGEST_LEN: usize = 20;
+
+/// A digest.
+#[derive(Clone, Copy)]
+pub(crate) struct Digest {
+    bytes: [u8; MAX_DIGEST_LEN],
+    len: usize,
+}
+
+impl Digest {
+    fn new(digest: &[u8]) -> Digest {
+        let mut bytes = [0; MAX_DIGEST_LEN];
+        let len = digest.len().min(MAX_DIGEST_LEN);
+        bytes.iter_mut().zip(digest).for_each(|(place, byte)| *place = *byte);
+        Digest { bytes, len }
+    }
+}
+
+impl std::ops::Deref for Digest {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
 /// Computes and checks the digests of one ledger.
 #[derive(Clone, Debug)]
 pub struct Digester {
@@ -31,26 +58,26 @@ impl Digester {
         self.kind
     }
 
-    /// Appends the digest of `header` and `payload` to `out`.
-    pub(crate) fn write(&self, header: &[u8], payload: &[u8], out: &mut Vec<u8>) {
+    /// The digest of `header` and `payload`.
+    pub(crate) fn digest(&self, header: &[u8], payload: &[u8]) -> Digest {
         match self.kind {
             DigestType::Crc32 => {
                 let mut crc = crc32fast::Hasher::new();
                 crc.update(header);
                 crc.update(payload);
-                out.extend_from_slice(&u64::from(crc.finalize()).to_be_bytes());
+                Digest::new(&u64::from(crc.finalize()).to_be_bytes())
             }
             DigestType::Crc32c => {
                 let crc = crc32c::crc32c_append(crc32c::crc32c(header), payload);
-                out.extend_from_slice(&crc.to_be_bytes());
+                Digest::new(&crc.to_be_bytes())
             }
-            DigestType::Hmac => {
-                if let Some(hmac) = &self.hmac {
-                    let mac = hmac.clone().chain_update(header).chain_update(payload).finalize().into_bytes();
-                    out.extend_from_slice(&mac);
+            DigestType::Hmac => match &self.hmac {
+                Some(hmac) => {
+                    Digest::new(&hmac.clone().chain_update(header).chain_update(payload).finalize().into_bytes())
                 }
-            }
-            DigestType::Dummy => {}
+                None => Digest::new(&[]),
+            },
+            DigestType::Dummy => Digest::new(&[]),
         }
     }
 }

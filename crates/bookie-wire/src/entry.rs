@@ -11,10 +11,10 @@
 //!
 //! All numbers are big-endian (BookKeeper's `DigestManager`).
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use geminga_model::{EntryId, LedgerId};
 
-use crate::digest::Digester;
+use crate::digest::{Digest, Digester, MAX_DIGEST_LEN};
 
 /// Bytes before the digest.
 pub const HEADER_LEN: usize = 32;
@@ -49,10 +49,52 @@ impl EntryHeader {
         })
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        for field in [self.ledger.0, self.entry.0, self.last_add_confirmed.0, self.ledger_length] {
-            out.extend_from_slice(&field.to_be_bytes());
+    fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        let fields = [self.ledger.0, self.entry.0, self.last_add_confirmed.0, self.ledger_length];
+        for (place, field) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(fields) {
+            *place = field.to_be_bytes();
         }
+        bytes
+    }
+}
+
+/// Header and digest of an entry, in place: a publish must not allocate for so little.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct EntryHead {
+    bytes: [u8; HEADER_LEN + MAX_DIGEST_LEN],
+    len: u8,
+}
+
+impl EntryHead {
+    fn new(fields: &[u8; HEADER_LEN], digest: &Digest) -> EntryHead {
+        let mut bytes = [0; HEADER_LEN + MAX_DIGEST_LEN];
+        let (in_fields, in_digest) = bytes.split_at_mut(HEADER_LEN);
+        in_fields.copy_from_slice(fields);
+        let (in_digest, _) = in_digest.split_at_mut(digest.len());
+        in_digest.copy_from_slice(digest);
+        EntryHead { bytes, len: (HEADER_LEN + digest.len()) as u8 }
+    }
+
+    /// The head among the stored bytes of an entry; `None` if they are too few.
+    fn read(bytes: &[u8], len: usize) -> Option<EntryHead> {
+        let mut head = EntryHead { bytes: [0; HEADER_LEN + MAX_DIGEST_LEN], len: u8::try_from(len).ok()? };
+        head.bytes.get_mut(..len)?.copy_from_slice(bytes.get(..len)?);
+        Some(head)
+    }
+}
+
+impl std::ops::Deref for EntryHead {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.len.into()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for EntryHead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -60,7 +102,7 @@ impl EntryHeader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Header and digest.
-    pub head: Bytes,
+    pub head: EntryHead,
     /// The payload.
     pub payload: Bytes,
 }
@@ -69,11 +111,9 @@ impl Entry {
     /// Seals `payload` under `header`.
     #[must_use]
     pub fn seal(header: EntryHeader, payload: Bytes, digester: &Digester) -> Entry {
-        let mut head = Vec::with_capacity(HEADER_LEN + digester.kind().digest_len());
-        header.write(&mut head);
-        let fields: [u8; HEADER_LEN] = std::array::from_fn(|i| head.get(i).copied().unwrap_or_default());
-        digester.write(&fields, &payload, &mut head);
-        Entry { head: head.into(), payload }
+        let fields = header.encode();
+        let head = EntryHead::new(&fields, &digester.digest(&fields, &payload));
+        Entry { head, payload }
     }
 
     /// Takes the stored bytes of an entry apart without checking them.
@@ -81,11 +121,9 @@ impl Entry {
     /// # Errors
     /// [`EntryError::TooShort`] if there is no room for header and digest.
     pub fn split(mut bytes: Bytes, digester: &Digester) -> Result<Entry, EntryError> {
-        let head_len = HEADER_LEN + digester.kind().digest_len();
-        if bytes.len() < head_len {
-            return Err(EntryError::TooShort { bytes: bytes.len(), least: head_len });
-        }
-        let head = bytes.split_to(head_len);
+        let least = HEADER_LEN + digester.kind().digest_len();
+        let head = EntryHead::read(&bytes, least).ok_or(EntryError::TooShort { bytes: bytes.len(), least })?;
+        bytes.advance(least);
         Ok(Entry { head, payload: bytes })
     }
 
@@ -103,9 +141,7 @@ impl Entry {
         let header =
             EntryHeader::peek(&self.head).ok_or(EntryError::TooShort { bytes: self.head.len(), least: HEADER_LEN })?;
         let (fields, digest) = self.head.split_at(HEADER_LEN);
-        let mut expected = Vec::with_capacity(digester.kind().digest_len());
-        digester.write(fields, &self.payload, &mut expected);
-        if digest != expected {
+        if *digest != *digester.digest(fields, &self.payload) {
             return Err(EntryError::Digest { ledger, entry: header.entry });
         }
         if header.ledger != ledger || entry.is_some_and(|entry| entry != header.entry) {

@@ -13,5 +13,5 @@ mod entry;
 mod key;
 
 pub use digest::Digester;
-pub use entry::{Entry, EntryError, EntryHeader, HEADER_LEN, OpenedEntry};
+pub use entry::{Entry, EntryError, EntryHead, EntryHeader, HEADER_LEN, OpenedEntry};
 pub use key::{MASTER_KEY_LEN, MasterKey};

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use geminga_env::{Inbox, Mailbox, OnPanic, Stop, mailbox};
 use geminga_model::Instant;
 use geminga_session::{
@@ -20,7 +20,7 @@ use geminga_topic::{
     Publish, Receipt, TopicHandle,
 };
 use geminga_wire::{
-    Command, Entry, FrameSplitter, READ_CHUNK, SendReceipt, ServerError, decode_command, encode_send_receipt,
+    Command, Entry, FrameSplitter, FrameView, READ_CHUNK, SendReceipt, ServerError, decode_command, encode_send_receipt,
 };
 use hashbrown::HashMap;
 use tokio::net::TcpStream;
@@ -229,16 +229,14 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         }
+        let now = self.broker.env().clock.now();
         while self.ending.is_none() {
-            let frame = match self.splitter.split(&mut self.buffer) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => break,
-                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
-            };
-            self.frame(&frame.command, frame.payload)?;
+            if !self.frame(now)? {
+                break;
+            }
             self.ingress.frame_done();
         }
-        self.frame_until = self.ingress.holds_frame().then(|| self.broker.env().clock.now() + FRAME_STALL);
+        self.frame_until = self.ingress.holds_frame().then(|| now + FRAME_STALL);
         if self.buffer.is_empty() {
             // An idle connection keeps no buffer.
             self.buffer = BytesMut::new();
@@ -270,20 +268,31 @@ impl Connection {
         Ok(true)
     }
 
-    fn frame(&mut self, command: &Bytes, payload: Bytes) -> io::Result<()> {
+    /// Handles the next frame; false if it is not whole.
+    fn frame(&mut self, now: Instant) -> io::Result<bool> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
         let limit = self.session.max_command_len();
+        let peeked = self.splitter.peek(&self.buffer).map_err(|error| invalid(error.to_string()))?;
+        let Some(FrameView { command, payload_at, end }) = peeked else { return Ok(false) };
         if command.len() > limit {
             return Err(invalid(format!("a command of {} bytes, the limit is {limit}", command.len())));
         }
         let command = decode_command(command).map_err(|error| invalid(error.to_string()))?;
+        let payload = if payload_at < end {
+            let mut frame = self.buffer.split_to(end).freeze();
+            frame.advance(payload_at);
+            frame
+        } else {
+            self.buffer.advance(end);
+            Bytes::new()
+        };
         let connects = matches!(command, Command::Connect(_));
-        self.session.handle_command(self.broker.env().clock.now(), command, payload);
+        self.session.handle_command(now, command, payload);
         self.apply_effects();
         if connects {
             self.connected();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The size limit and what statistics show of the peer are known from CONNECT on.
@@ -421,7 +430,7 @@ impl Connection {
         self.published_bytes += bytes;
         let publish = Publish { producer: *id, sequence_id, highest_sequence_id, payload };
         match self.publishes.last_mut() {
-            Some((last, batch)) if last.name() == topic.name() => batch.push(publish),
+            Some((last, batch)) if last.is_same(topic) => batch.push(publish),
             _ => self.publishes.push((topic.clone(), vec![publish])),
         }
     }

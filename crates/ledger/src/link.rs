@@ -35,52 +35,62 @@ pub trait Bookies: Send + Sync + fmt::Debug {
     fn link(&self, bookie: &BookieId) -> Arc<dyn BookieLink>;
 }
 
-/// One entry for a bookie.
+/// Consecutive entries of one ledger for a bookie.
 #[derive(Debug)]
 pub struct AddRequest {
-    /// The entry's ledger.
+    /// Their ledger.
     pub ledger: LedgerId,
-    /// The entry's id.
-    pub entry: EntryId,
-    /// The sealed entry.
-    pub body: Entry,
+    /// The id of the first.
+    pub first: EntryId,
+    /// The sealed entries.
+    pub bodies: Vec<Entry>,
     /// The ledger's key.
     pub master_key: MasterKey,
     /// Whether this is a recovery add, which a fence does not stop.
     pub recovery: bool,
-    /// Where the answer goes.
+    /// Where the answers go.
     pub reply: AddReply,
 }
 
-/// The right to answer one add. Answers of one commit are delivered together: [`deliver_adds`].
+/// The right to answer adds of consecutive entries, together or, after [`AddReply::split`], in parts. Answers of one
+/// commit are delivered together: [`deliver_adds`].
 pub struct AddReply(Option<AddTo>);
 
 struct AddTo {
     sink: Arc<dyn LedgerSink>,
-    ledger: LedgerId,
-    entry: EntryId,
-    index: usize,
-    bookie: BookieId,
+    result: AddResult,
 }
 
 impl AddReply {
     pub(crate) fn new(
         sink: Arc<dyn LedgerSink>,
         ledger: LedgerId,
-        entry: EntryId,
+        (first, count): (EntryId, usize),
         index: usize,
         bookie: BookieId,
     ) -> AddReply {
-        AddReply(Some(AddTo { sink, ledger, entry, index, bookie }))
+        let result = Err(BookieError::Unreachable);
+        AddReply(Some(AddTo { sink, result: AddResult { ledger, first, count, index, bookie, result } }))
+    }
+
+    /// Takes off the right to answer the first `count` of its entries.
+    #[must_use]
+    pub fn split(&mut self, count: usize) -> AddReply {
+        let Some(AddTo { sink, result: rest }) = &mut self.0 else { return AddReply(None) };
+        let count = count.min(rest.count);
+        let result = AddResult { count, bookie: rest.bookie.clone(), ..*rest };
+        rest.first.0 = rest.first.0.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+        rest.count -= count;
+        AddReply(Some(AddTo { sink: Arc::clone(sink), result }))
     }
 }
 
 impl Drop for AddReply {
     fn drop(&mut self) {
-        if let Some(to) = self.0.take() {
-            let AddTo { sink, ledger, entry, index, bookie } = to;
-            let result = Err(BookieError::Unreachable);
-            sink.deliver(LedgerEvent::Added(vec![AddResult { ledger, entry, index, bookie, result }]));
+        if let Some(AddTo { sink, result }) = self.0.take()
+            && result.count > 0
+        {
+            sink.deliver(LedgerEvent::Added(vec![result]));
         }
     }
 }
@@ -93,16 +103,18 @@ impl fmt::Debug for AddReply {
 
 /// Delivers the answers of a commit: one event to each owner, with its answers in their order. Leaves `answers` empty.
 pub fn deliver_adds(answers: &mut Vec<(AddReply, Result<(), BookieError>)>) {
-    let mut to: Vec<(AddTo, Result<(), BookieError>)> =
-        answers.drain(..).filter_map(|(mut reply, result)| reply.0.take().map(|to| (to, result))).collect();
+    let answered = |(mut reply, result): (AddReply, _)| {
+        let to = reply.0.take().filter(|to| to.result.count > 0)?;
+        Some(AddTo { result: AddResult { result, ..to.result }, ..to })
+    };
+    let mut to: Vec<AddTo> = answers.drain(..).filter_map(answered).collect();
     // Stable, so that an owner's answers keep their order.
-    to.sort_by_key(|(to, _)| Arc::as_ptr(&to.sink).cast::<()>());
+    to.sort_by_key(|to| Arc::as_ptr(&to.sink).cast::<()>());
     let mut to = to.into_iter().peekable();
-    while let Some((AddTo { sink, ledger, entry, index, bookie }, result)) = to.next() {
-        let mut results = vec![AddResult { ledger, entry, index, bookie, result }];
-        while let Some((next, result)) = to.next_if(|(next, _)| Arc::ptr_eq(&next.sink, &sink)) {
-            let AddTo { ledger, entry, index, bookie, .. } = next;
-            results.push(AddResult { ledger, entry, index, bookie, result });
+    while let Some(AddTo { sink, result }) = to.next() {
+        let mut results = vec![result];
+        while let Some(next) = to.next_if(|next| Arc::ptr_eq(&next.sink, &sink)) {
+            results.push(next.result);
         }
         sink.deliver(LedgerEvent::Added(results));
     }
@@ -150,18 +162,20 @@ pub enum LedgerEvent {
     },
 }
 
-/// A bookie's answer to an add.
+/// A bookie's answer to adds of consecutive entries.
 #[derive(Debug)]
 pub struct AddResult {
-    /// The entry's ledger.
+    /// The entries' ledger.
     pub ledger: LedgerId,
-    /// The entry.
-    pub entry: EntryId,
-    /// The bookie's place in the ensemble to which it was sent.
+    /// The first entry.
+    pub first: EntryId,
+    /// How many there are.
+    pub count: usize,
+    /// The bookie's place in the ensemble to which they were sent.
     pub index: usize,
     /// The bookie.
     pub bookie: BookieId,
-    /// Whether the entry is durable there.
+    /// Whether they are durable there.
     pub result: Result<(), BookieError>,
 }
 

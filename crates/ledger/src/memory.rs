@@ -110,8 +110,9 @@ impl State {
         if ledger.fenced && !request.recovery {
             return Err(BookieError::Fenced);
         }
-        let bytes = [&request.body.head[..], &request.body.payload[..]].concat();
-        ledger.entries.insert(request.entry, bytes.into());
+        for (entry, body) in (request.first.0..).map(EntryId).zip(&request.bodies) {
+            ledger.entries.insert(entry, [&body.head[..], &body.payload[..]].concat().into());
+        }
         Ok(())
     }
 

@@ -84,7 +84,7 @@ async fn find_end(
                 Item::Read(index, entry, answer) => machine.handle_read(index, entry, answer),
                 Item::Written(LedgerEvent::Added(results)) => {
                     for result in results {
-                        machine.handle_written(result.index, &result.bookie, result.entry, result.result);
+                        machine.handle_written(result.index, &result.bookie, result.first, result.result);
                     }
                 }
                 Item::Written(LedgerEvent::Changed { .. }) => {}
@@ -122,8 +122,9 @@ fn act(
             link(&bookie).read(ReadRequest { ledger, first: entry, last: entry, max_bytes: 0, fence, reply });
         }
         RecoveryAction::WriteBack { index, bookie, entry, body } => {
-            let reply = AddReply::new(Arc::clone(sink), ledger, entry, index, bookie.clone());
-            let request = AddRequest { ledger, entry, body, master_key: key, recovery: true, reply };
+            let reply = AddReply::new(Arc::clone(sink), ledger, (entry, 1), index, bookie.clone());
+            let bodies = vec![body];
+            let request = AddRequest { ledger, first: entry, bodies, master_key: key, recovery: true, reply };
             link(&bookie).add(&mut vec![request]);
         }
     }

@@ -79,6 +79,12 @@ impl Writer {
         self.machine.last_add_pushed()
     }
 
+    /// How many entries were taken in and are not confirmed.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.machine.pending()
+    }
+
     /// The ledger's metadata, as far as this writer knows it: enough to read what is confirmed.
     #[must_use]
     pub fn metadata(&self) -> &Arc<LedgerMetadata> {
@@ -101,11 +107,12 @@ impl Writer {
         self.machine.take_actions(&mut actions);
         for action in actions.drain(..) {
             match action {
-                WriteAction::Send { index, bookie, entry, body } => {
+                WriteAction::Send { index, bookie, first, bodies } => {
                     let ledger = self.machine.ledger();
-                    let reply = AddReply::new(Arc::clone(&self.sink), ledger, entry, index, bookie.clone());
+                    let entries = (first, bodies.len());
+                    let reply = AddReply::new(Arc::clone(&self.sink), ledger, entries, index, bookie.clone());
                     let master_key = self.master_key;
-                    let request = AddRequest { ledger, entry, body, master_key, recovery: false, reply };
+                    let request = AddRequest { ledger, first, bodies, master_key, recovery: false, reply };
                     self.outgoing(bookie).adds.push(request);
                 }
                 WriteAction::ChangeEnsemble { failed, last_add_confirmed } => {
@@ -121,8 +128,14 @@ impl Writer {
         }
     }
 
-    /// An idle writer keeps no room for entries: there is one for every topic that was ever written to.
-    fn rest(&mut self) {
+    /// Moves the payloads of the entries that were confirmed since the last call to the end of `into`, in order. To be
+    /// called after events: they are kept until then.
+    pub fn take_stored(&mut self, into: &mut Vec<Bytes>) {
+        self.machine.take_stored(into);
+    }
+
+    /// Gives back the room for entries that an idle writer has: there is one for every topic that was ever written to.
+    pub fn rest(&mut self) {
         if self.machine.is_idle() {
             self.machine.rest();
             self.actions = Vec::new();
@@ -146,9 +159,9 @@ impl Writer {
             LedgerEvent::Added(results) => {
                 let ledger = self.machine.ledger();
                 for result in results.into_iter().filter(|result| result.ledger == ledger) {
-                    self.machine.handle_added(result.index, &result.bookie, result.entry, result.result);
+                    let entries = (result.first, result.count);
+                    self.machine.handle_added(result.index, &result.bookie, entries, result.result);
                 }
-                self.rest();
             }
             LedgerEvent::Changed { ledger, outcome } if ledger == self.machine.ledger() => match outcome {
                 Ok(metadata) => {

@@ -105,12 +105,15 @@ pub struct Appender {
     info: ManagedLedgerInfo,
     version: Version,
     state: State,
-    /// In the current ledger and not confirmed, from `first_inflight` on.
-    inflight: VecDeque<Bytes>,
-    first_inflight: Position,
+    /// The next entry to be confirmed.
+    next: Position,
+    /// Were on their way into a ledger that was lost; its end tells which of them, from `next` on, are stored.
+    unknown: VecDeque<Bytes>,
     /// Not in any ledger yet.
     waiting: VecDeque<Bytes>,
     completed: Vec<Position>,
+    /// Payloads on their way from the writer to the log; empty between events.
+    payloads: Vec<Bytes>,
     confirmed: Vec<LogEntry>,
     /// The list is being written by a procedure.
     list_busy: bool,
@@ -134,10 +137,11 @@ impl Appender {
             info,
             version,
             state: State::Idle,
-            inflight: VecDeque::new(),
-            first_inflight: Position::EARLIEST,
+            next: Position::EARLIEST,
+            unknown: VecDeque::new(),
             waiting: VecDeque::new(),
             completed: Vec::new(),
+            payloads: Vec::new(),
             confirmed: Vec::new(),
             list_busy: false,
             lost: None,
@@ -175,7 +179,11 @@ impl Appender {
     /// Appends that did not complete.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.inflight.len() + self.waiting.len()
+        let written = match &self.state {
+            State::Writing(current) | State::Draining(current, _) => current.writer.pending(),
+            _ => 0,
+        };
+        written + self.unknown.len() + self.waiting.len()
     }
 
     /// Takes an entry in.
@@ -189,8 +197,8 @@ impl Appender {
         match &mut self.state {
             State::Failed(_) | State::Closed => return Err(payload),
             State::Writing(current) => {
-                if current.writer.add(payload.clone()).is_some() {
-                    self.inflight.push_back(payload);
+                if current.writer.state() == WriterState::Open {
+                    current.writer.add(payload);
                     self.request_next_if_full(now);
                 } else {
                     // The writer was lost; the event that tells so is being worked off.
@@ -343,11 +351,13 @@ impl Appender {
         if changed {
             self.log.set_ledger(current.writer.ledger(), Arc::clone(current.writer.metadata()));
         }
-        let (ledger, through, state) =
-            (current.writer.ledger(), current.writer.last_add_confirmed(), current.writer.state());
-        self.confirm(Position { ledger, entry: through });
+        current.writer.take_stored(&mut self.payloads);
+        current.writer.rest();
+        let (ledger, state) = (current.writer.ledger(), current.writer.state());
         if let WriterState::Lost(why) = state {
             tracing::warn!(topic = %self.topic, %ledger, reason = %why, "the ledger was fenced; looking for its end");
+            self.unknown.extend(current.writer.take_pending().into_iter().map(|(_, payload)| payload));
+            self.confirm();
             let before = std::mem::replace(&mut self.state, State::Switching { since: now });
             if let State::Draining(_, created) = before {
                 self.discard(created.ledger);
@@ -355,6 +365,7 @@ impl Appender {
             self.lost = Some(ledger);
             self.recover_if_lost();
         } else {
+            self.confirm();
             self.switch_if_drained(now);
             self.terminate_if_stored(now);
         }
@@ -370,19 +381,18 @@ impl Appender {
         }
     }
 
-    /// What is in flight up to `through` is stored.
-    fn confirm(&mut self, through: Position) {
-        while self.first_inflight <= through {
-            let Some(payload) = self.inflight.pop_front() else { break };
-            let position = self.first_inflight;
+    /// The payloads at hand are stored, from `next` on.
+    fn confirm(&mut self) {
+        for payload in self.payloads.drain(..) {
+            let position = self.next;
             self.completed.push(position);
             self.confirmed.push(LogEntry { position, payload });
-            self.first_inflight = position.next();
+            self.next = position.next();
         }
         self.log.confirmed(&mut self.confirmed);
-        if self.inflight.is_empty() {
+        if self.pending() == 0 {
             // An idle topic keeps no room for entries.
-            self.inflight = VecDeque::new();
+            self.payloads = Vec::new();
             self.confirmed = Vec::new();
         }
     }
@@ -439,7 +449,7 @@ impl Appender {
     }
 
     fn switch_if_drained(&mut self, now: Instant) {
-        if !self.inflight.is_empty() || self.list_busy || !matches!(self.state, State::Draining(..)) {
+        if !matches!(&self.state, State::Draining(current, _) if current.writer.pending() == 0) || self.list_busy {
             return;
         }
         if let State::Draining(current, created) = std::mem::replace(&mut self.state, State::Switching { since: now }) {
@@ -480,7 +490,9 @@ impl Appender {
         if let Some(closed) = &switched.closed {
             self.log.set_entries(closed.ledger, closed.last_entry.0 + 1);
             if !canary!("resubmit_recovered") {
-                self.confirm(Position { ledger: closed.ledger, entry: closed.last_entry });
+                let stored = usize::try_from(closed.last_entry.0 + 1 - self.next.entry.0).unwrap_or(0);
+                self.payloads.extend(self.unknown.drain(..stored.min(self.unknown.len())));
+                self.confirm();
             }
         }
         if let Some(dropped) = switched.dropped {
@@ -490,13 +502,13 @@ impl Appender {
         let Some(created) = switched.created else { return self.fail(ManagedLedgerError::Fenced) };
         let writer = self.ledgers.ledgers.writer(created, Arc::new(ToOwner(Arc::clone(&self.sink))));
         self.log.set_ledger(writer.ledger(), Arc::clone(writer.metadata()));
-        self.first_inflight = Position { ledger: writer.ledger(), entry: EntryId(0) };
+        self.next = Position { ledger: writer.ledger(), entry: EntryId(0) };
         let mut current = Current { writer, opened_at: now, next_requested: false, retry_next_at: None };
         // What was lost comes before what came later.
-        self.inflight.append(&mut self.waiting);
-        for payload in &self.inflight {
-            current.writer.add(payload.clone());
+        for payload in self.unknown.drain(..).chain(self.waiting.drain(..)) {
+            current.writer.add(payload);
         }
+        (self.unknown, self.waiting) = Default::default();
         self.state = State::Writing(current);
         self.request_next_if_full(now);
         self.terminate_if_stored(now);
@@ -584,7 +596,7 @@ impl Appender {
     fn fail(&mut self, why: ManagedLedgerError) {
         tracing::warn!(topic = %self.topic, reason = %why, "the topic's log cannot go on");
         self.state = State::Failed(why);
-        self.inflight.clear();
+        self.unknown.clear();
         self.waiting.clear();
     }
 }

@@ -59,16 +59,16 @@ pub enum WriterState {
 /// What the driver is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteAction {
-    /// Send an entry to a bookie and report the answer to [`LedgerWriter::handle_added`].
+    /// Send consecutive entries to a bookie and report the answers to [`LedgerWriter::handle_added`].
     Send {
         /// The bookie's place in the ensemble.
         index: usize,
         /// The bookie.
         bookie: BookieId,
-        /// The entry's id.
-        entry: EntryId,
-        /// The entry.
-        body: Entry,
+        /// The id of the first entry.
+        first: EntryId,
+        /// The entries.
+        bodies: Vec<Entry>,
     },
     /// Replace failed bookies in metadata (see [`crate::ensemble::change`]) and report the outcome to
     /// [`LedgerWriter::handle_changed`].
@@ -113,6 +113,8 @@ pub struct LedgerWriter {
     failed: BTreeMap<usize, BookieId>,
     change: Change,
     actions: Vec<WriteAction>,
+    /// Payloads of confirmed entries that were not taken yet.
+    stored: Vec<Bytes>,
 }
 
 impl LedgerWriter {
@@ -131,6 +133,7 @@ impl LedgerWriter {
             failed: BTreeMap::new(),
             change: Change::None,
             actions: Vec::new(),
+            stored: Vec::new(),
         }
     }
 
@@ -170,6 +173,12 @@ impl LedgerWriter {
         self.failed.iter().map(|(index, bookie)| (*index, bookie))
     }
 
+    /// How many entries were handed in and are not confirmed.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// When [`LedgerWriter::handle_timeout`] wants to be called.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
@@ -182,7 +191,7 @@ impl LedgerWriter {
     /// Whether nothing is pending and nothing is to be done.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.actions.is_empty()
+        self.pending.is_empty() && self.actions.is_empty() && self.stored.is_empty()
     }
 
     /// Gives back what room an idle writer holds.
@@ -190,12 +199,19 @@ impl LedgerWriter {
         if self.is_idle() {
             self.pending = VecDeque::new();
             self.actions = Vec::new();
+            self.stored = Vec::new();
         }
     }
 
     /// Moves what is to be done to the end of `into`, in order.
     pub fn take_actions(&mut self, into: &mut Vec<WriteAction>) {
         into.append(&mut self.actions);
+    }
+
+    /// Moves the payloads of the entries that were confirmed since the last call to the end of `into`, in order. To be
+    /// called after events: they are kept until then.
+    pub fn take_stored(&mut self, into: &mut Vec<Bytes>) {
+        into.append(&mut self.stored);
     }
 
     /// Adds an entry; `None` if the writer is not open.
@@ -209,25 +225,33 @@ impl LedgerWriter {
         let header =
             EntryHeader { ledger: self.ledger, entry, last_add_confirmed: self.confirmed, ledger_length: length };
         let body = Entry::seal(header, payload, &self.digester);
-        self.pending.push_back(PendingAdd { body: body.clone(), length, acks: 0 });
         for index in self.quorum.write_set(entry) {
             self.send(index, entry, body.clone());
         }
+        self.pending.push_back(PendingAdd { body, length, acks: 0 });
         Some(entry)
     }
 
-    /// A bookie answered an add, or will not any more.
-    pub fn handle_added(&mut self, index: usize, bookie: &BookieId, entry: EntryId, result: Result<(), BookieError>) {
+    /// A bookie answered the adds of `count` entries from `first` on, or will not any more.
+    pub fn handle_added(
+        &mut self,
+        index: usize,
+        bookie: &BookieId,
+        (first, count): (EntryId, usize),
+        result: Result<(), BookieError>,
+    ) {
         if matches!(self.state, WriterState::Lost(_)) || self.ensemble.get(index) != Some(bookie) {
             // The answer of a member that was replaced says nothing about the ensemble that metadata names.
             return;
         }
         match result {
             Ok(()) => {
-                if let Some(add) = self.pending_mut(entry) {
-                    add.acks |= 1 << index;
-                    self.confirm();
-                }
+                // Some may be confirmed already, by other members.
+                let at = |id: i64| usize::try_from(id.saturating_sub(self.confirmed.next().0)).unwrap_or(0);
+                let end = first.0.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
+                let (from, to) = (at(first.0).min(self.pending.len()), at(end).min(self.pending.len()));
+                self.pending.range_mut(from..to).for_each(|add| add.acks |= 1 << index);
+                self.confirm();
             }
             Err(BookieError::Fenced | BookieError::Unauthorized) => self.lose(ChangeFailed::Fenced),
             Err(_) => {
@@ -293,23 +317,15 @@ impl LedgerWriter {
             .collect()
     }
 
-    fn pending_mut(&mut self, entry: EntryId) -> Option<&mut PendingAdd> {
-        let offset = entry.0.checked_sub(self.confirmed.0.checked_add(1)?)?;
-        self.pending.get_mut(usize::try_from(offset).ok()?)
-    }
-
     /// Confirms from the head on while entries have their ack quorum.
     fn confirm(&mut self) {
         if self.change == Change::Deciding {
             return;
         }
-        while let Some(add) = self.pending.front() {
-            if (add.acks.count_ones() as usize) < self.quorum.ack {
-                return;
-            }
+        while let Some(add) = self.pending.pop_front_if(|add| add.acks.count_ones() as usize >= self.quorum.ack) {
             self.confirmed_length = add.length;
             self.confirmed = self.confirmed.next();
-            self.pending.pop_front();
+            self.stored.push(add.body.payload);
         }
     }
 
@@ -358,9 +374,21 @@ impl LedgerWriter {
     }
 
     fn send(&mut self, index: usize, entry: EntryId, body: Entry) {
-        if let Some(bookie) = self.ensemble.get(index) {
-            self.actions.push(WriteAction::Send { index, bookie: bookie.clone(), entry, body });
+        let Some(bookie) = self.ensemble.get(index) else { return };
+        // It continues what goes to this member, if nothing but sends to others came since.
+        for action in self.actions.iter_mut().rev().take(self.quorum.ensemble) {
+            match action {
+                WriteAction::Send { index: to, bookie: known, first, bodies } if *to == index => {
+                    if known == bookie && first.0 + bodies.len() as i64 == entry.0 {
+                        return bodies.push(body);
+                    }
+                    break;
+                }
+                WriteAction::Send { .. } => {}
+                WriteAction::ChangeEnsemble { .. } => break,
+            }
         }
+        self.actions.push(WriteAction::Send { index, bookie: bookie.clone(), first: entry, bodies: vec![body] });
     }
 }
 
@@ -398,7 +426,7 @@ mod tests {
         fn answer(&mut self, bookie: &str, entry: i64, result: Result<(), BookieError>) {
             let bookie = BookieId::parse(bookie).unwrap();
             let index = self.writer.ensemble.iter().position(|b| *b == bookie).unwrap_or(0);
-            self.writer.handle_added(index, &bookie, EntryId(entry), result);
+            self.writer.handle_added(index, &bookie, (EntryId(entry), 1), result);
             self.drain();
         }
 
@@ -407,7 +435,10 @@ mod tests {
             self.writer.take_actions(&mut actions);
             for action in actions {
                 match action {
-                    WriteAction::Send { bookie, entry, .. } => self.sent.push((bookie.to_string(), entry.0)),
+                    WriteAction::Send { bookie, first, bodies, .. } => {
+                        let entries = (first.0..).zip(bodies);
+                        self.sent.extend(entries.map(|(entry, _)| (bookie.to_string(), entry)));
+                    }
                     WriteAction::ChangeEnsemble { failed, last_add_confirmed } => {
                         self.changes.push((failed, last_add_confirmed));
                     }
@@ -453,7 +484,7 @@ mod tests {
         bench.drain();
         assert_eq!(bench.confirmed(), -1);
         assert_eq!(bench.sent, [("c".to_owned(), 0), ("c".to_owned(), 1)]);
-        bench.writer.handle_added(1, &BookieId::parse("b").unwrap(), EntryId(0), Ok(()));
+        bench.writer.handle_added(1, &BookieId::parse("b").unwrap(), (EntryId(0), 1), Ok(()));
         assert_eq!(bench.confirmed(), -1, "a replaced member does not count");
         bench.answer("c", 0, Ok(()));
         bench.answer("c", 1, Ok(()));
@@ -504,6 +535,36 @@ mod tests {
         bench.drain();
         assert_eq!(bench.changes.len(), 2);
         assert_eq!(bench.changes[1].0, [(1, BookieId::parse("b").unwrap())]);
+    }
+
+    #[test]
+    fn runs_are_sent_and_answered_together() {
+        let mut bench = Bench::new("ab", 2, 2);
+        (0..5).for_each(|_| assert!(bench.writer.add(Bytes::from_static(b"xy")).is_some()));
+        let mut actions = Vec::new();
+        bench.writer.take_actions(&mut actions);
+        let runs: Vec<_> = actions
+            .iter()
+            .map(|action| match action {
+                WriteAction::Send { index, first, bodies, .. } => (*index, first.0, bodies.len()),
+                WriteAction::ChangeEnsemble { .. } => panic!("nothing failed"),
+            })
+            .collect();
+        assert_eq!(runs, [(0, 0, 5), (1, 0, 5)]);
+        let [a, b] = ["a", "b"].map(|name| BookieId::parse(name).unwrap());
+        // Every answer may come twice and in parts.
+        for (bookie, first, count, confirmed) in
+            [(&a, 0, 5, -1), (&b, 1, 2, -1), (&b, 0, 2, 2), (&b, 0, 2, 2), (&a, 2, 9, 2), (&b, 2, 2, 3), (&b, 0, 5, 4)]
+        {
+            let index = usize::from(*bookie == b);
+            bench.writer.handle_added(index, bookie, (EntryId(first), count), Ok(()));
+            assert_eq!(bench.confirmed(), confirmed, "{first} {count}");
+        }
+        let mut stored = Vec::new();
+        bench.writer.take_stored(&mut stored);
+        assert_eq!(stored.len(), 5);
+        bench.writer.rest();
+        assert!(bench.writer.is_idle());
     }
 
     #[test]

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use geminga_bookie_store::{
-    BookieStore, Fatal, LogWriter, MasterKey as StoreKey, OpenError, ReadError, StoreOptions, WriteOutcome,
+    AddEntry, BookieStore, Fatal, LogWriter, MasterKey as StoreKey, OpenError, ReadError, StoreOptions, WriteOutcome,
     WriteRequest,
 };
 use geminga_bookie_wire::MasterKey;
@@ -92,7 +92,6 @@ impl LocalBookie {
             clock: env.clock,
             writer: Some(writer),
             bookie: bookie.clone(),
-            requests: Vec::new(),
             pending: Vec::new(),
             waiting_bytes: 0,
             adds: Vec::new(),
@@ -195,9 +194,9 @@ struct LogLane {
     clock: Clock,
     writer: Option<LogWriter>,
     bookie: LocalBookie,
-    requests: Vec<WriteRequest>,
-    pending: Vec<Waiting>,
-    /// Bytes of the entries among the requests.
+    /// Who is answered when what was taken is durable.
+    pending: Vec<(Waiting, WriteOutcome)>,
+    /// Bytes of the entries that were taken.
     waiting_bytes: usize,
     adds: Vec<(AddReply, Result<(), BookieError>)>,
     /// When to announce how far the log is durable, if nothing else comes.
@@ -247,35 +246,40 @@ impl Lane for LogLane {
 
 impl LogLane {
     fn add(&mut self, request: AddRequest) {
-        let AddRequest { ledger, entry, body, master_key, recovery, reply } = request;
-        let mut bytes = BytesMut::with_capacity(body.len());
-        bytes.extend_from_slice(&body.head);
-        bytes.extend_from_slice(&body.payload);
-        let add = WriteRequest::Add {
-            ledger,
-            entry,
-            body: bytes.freeze(),
-            master_key: store_key(master_key),
-            recovery,
-            high_priority: false,
-        };
-        self.waiting_bytes += body.len();
-        self.request(add, Waiting::Add(reply));
-        if self.waiting_bytes >= COMMIT_BYTES {
-            self.commit();
+        let AddRequest { ledger, first, bodies, master_key, recovery, mut reply } = request;
+        let (master_key, wall) = (store_key(master_key), self.clock.wall());
+        // Equal outcomes in a row are one answer.
+        let (mut count, mut outcome) = (0, WriteOutcome::Ok);
+        for (entry, body) in (first.0..).map(EntryId).zip(bodies) {
+            let Some(writer) = &mut self.writer else { return };
+            let parts = [&body.head[..], &body.payload[..]];
+            let add = AddEntry { ledger, entry, body: parts, master_key, recovery, high_priority: false };
+            let taken = survive(writer.take_entry(&add, wall));
+            if taken != outcome {
+                self.pending.push((Waiting::Add(reply.split(std::mem::take(&mut count))), outcome));
+                outcome = taken;
+            }
+            count += 1;
+            self.waiting_bytes += body.len();
+            if self.waiting_bytes >= COMMIT_BYTES {
+                self.pending.push((Waiting::Add(reply.split(std::mem::take(&mut count))), outcome));
+                self.commit();
+            }
         }
+        self.pending.push((Waiting::Add(reply), outcome));
     }
 
     fn request(&mut self, request: WriteRequest, waiting: Waiting) {
-        self.requests.push(request);
-        self.pending.push(waiting);
+        let Some(writer) = &mut self.writer else { return };
+        let outcome = survive(writer.take(request, self.clock.wall()));
+        self.pending.push((waiting, outcome));
     }
 
     fn commit(&mut self) {
         self.waiting_bytes = 0;
         let Some(writer) = &mut self.writer else { return };
-        let outcomes = survive(writer.commit(&mut self.requests, self.clock.wall()));
-        for (waiting, outcome) in self.pending.drain(..).zip(outcomes) {
+        survive(writer.make_durable(self.clock.wall()));
+        for (waiting, outcome) in self.pending.drain(..) {
             match waiting {
                 Waiting::Add(reply) => self.adds.push((reply, answer(outcome))),
                 Waiting::Fence(item) => match answer(outcome) {

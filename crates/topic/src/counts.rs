@@ -49,12 +49,11 @@ impl TopicCounts {
 
     pub(crate) fn stored(&self, now: Instant, wall: UnixMillis, entries: &[Stored]) {
         let mut counts = self.0.lock();
-        for entry in entries {
-            let bytes = entry.bytes as u64;
-            counts.incoming.add(now, entry.messages.into(), bytes);
-            counts.latencies.add(now, &LATENCIES, u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX));
-            counts.sizes.add(now, &SIZES, bytes);
-        }
+        let messages = entries.iter().map(|entry| u64::from(entry.messages)).sum();
+        counts.incoming.add(now, messages, entries.iter().map(|entry| entry.bytes as u64).sum());
+        let micros = |entry: &Stored| u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX);
+        counts.latencies.add(now, &LATENCIES, entries.iter().map(micros));
+        counts.sizes.add(now, &SIZES, entries.iter().map(|entry| entry.bytes as u64));
         counts.last_publish = wall;
     }
 

@@ -94,19 +94,21 @@ impl<const N: usize> Default for Histogram<N> {
 }
 
 impl<const N: usize> Histogram<N> {
-    /// Counts `value`; `ends` are the upper ends of the ranges but the last, ascending.
-    pub(crate) fn add(&mut self, now: Instant, ends: &[u64], value: u64) {
+    /// Counts `values`; `ends` are the upper ends of the ranges but the last, ascending.
+    pub(crate) fn add(&mut self, now: Instant, ends: &[u64], values: impl Iterator<Item = u64>) {
         let window = window(now);
         if window != self.window {
             self.last = if window == self.window + 1 { self.current } else { Counts::default() };
             self.current = Counts::default();
             self.window = window;
         }
-        let range = ends.partition_point(|end| *end < value);
-        if let Some(count) = self.current.ranges.get_mut(range) {
-            *count = count.saturating_add(1);
+        for value in values {
+            let range = ends.partition_point(|end| *end < value);
+            if let Some(count) = self.current.ranges.get_mut(range) {
+                *count = count.saturating_add(1);
+            }
+            self.current.sum = self.current.sum.saturating_add(value);
         }
-        self.current.sum = self.current.sum.saturating_add(value);
     }
 
     pub(crate) fn last(&self, now: Instant) -> Counts<N> {
@@ -142,13 +144,11 @@ mod tests {
     #[test]
     fn ranges() {
         let mut histogram = Histogram::<3>::default();
-        for value in [1, 10, 11, 100, 101] {
-            histogram.add(at(1), &[10, 100], value);
-        }
+        histogram.add(at(1), &[10, 100], [1, 10, 11, 100, 101].into_iter());
         assert_eq!(histogram.last(at(1)), Counts::default());
         assert_eq!(histogram.last(at(61)), Counts { ranges: [2, 2, 1], sum: 223 });
         assert_eq!(histogram.last(at(121)), Counts::default());
-        histogram.add(at(61), &[10, 100], 5);
+        histogram.add(at(61), &[10, 100], std::iter::once(5));
         assert_eq!(histogram.last(at(61)).sum, 223);
     }
 }

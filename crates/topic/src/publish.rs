@@ -437,7 +437,5 @@ impl Drop for Publishing {
 fn admit(payload: &Bytes) -> Result<u32, (ServerError, String)> {
     let corrupt =
         |error: &dyn std::fmt::Display| (ServerError::ChecksumError, format!("the message is corrupt: {error}"));
-    let entry = Entry::parse(payload.clone()).map_err(|error| corrupt(&error))?;
-    entry.verify_checksum().map_err(|error| corrupt(&error))?;
-    Ok(entry.summary().map_err(|error| corrupt(&error))?.messages())
+    Ok(Entry::check(payload).map_err(|error| corrupt(&error))?.messages())
 }

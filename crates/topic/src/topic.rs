@@ -100,6 +100,12 @@ impl TopicHandle {
         &self.name
     }
 
+    /// Whether both are the same topic, opened once.
+    #[must_use]
+    pub fn is_same(&self, other: &TopicHandle) -> bool {
+        self.mailbox.same_owner(&other.mailbox)
+    }
+
     /// Whether the topic is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {

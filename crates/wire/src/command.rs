@@ -165,6 +165,23 @@ commands! {
 /// [`DecodeError`]; the connection is beyond repair, except that after
 /// [`DecodeError::UnknownCommand`] one may go on with the next frame.
 pub fn decode_command(command: &[u8]) -> Result<Command, DecodeError> {
+    match decode_plain(command) {
+        Some((kind, body)) => Command::decode_body(kind, &[body]),
+        None => decode_any(command),
+    }
+}
+
+/// The type and body of a command of the form that every client sends: the type, then the one body.
+fn decode_plain(command: &[u8]) -> Option<(Type, &[u8])> {
+    let mut reader = Reader::new(command);
+    let key = reader.next_key().ok()?.filter(|key| key.field == 1)?;
+    let kind = Type::try_from(reader.int32(key).ok()?).ok()?;
+    let key = reader.next_key().ok()?.filter(|key| key.field == (kind as i32).cast_unsigned())?;
+    let body = reader.delimited(key).ok()?;
+    reader.next_key().ok()?.is_none().then_some((kind, body))
+}
+
+fn decode_any(command: &[u8]) -> Result<Command, DecodeError> {
     let mut number = None;
     let mut bodies: SmallVec<[(u32, &[u8]); 1]> = SmallVec::new();
     let mut reader = Reader::new(command);
@@ -385,6 +402,13 @@ mod tests {
                     );
                     prop_assert!(ours_to_refuse, "{}", error);
                 }
+            }
+        }
+
+        #[test]
+        fn the_plain_form_is_decoded_as_any(bytes in damage(generated_command())) {
+            if let Some((kind, body)) = decode_plain(&bytes) {
+                prop_assert_eq!(Command::decode_body(kind, &[body]), decode_any(&bytes));
             }
         }
 

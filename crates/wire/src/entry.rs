@@ -50,10 +50,9 @@ pub struct BrokerEntry {
     pub index: Option<i64>,
 }
 
-/// Where the parts of an entry lie. Its bytes are shared, not copied.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    bytes: Bytes,
+/// Where the parts of an entry lie.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
     broker_entry: Option<BrokerEntry>,
     /// Where the entry proper begins: behind the broker's block.
     start: usize,
@@ -64,14 +63,9 @@ pub struct Entry {
     payload: usize,
 }
 
-impl Entry {
-    /// Finds the parts. The metadata are not looked into, and the checksum is not verified.
-    ///
-    /// # Errors
-    /// [`EntryError::Truncated`] or [`EntryError::Malformed`] if the parts do not fit into the bytes, or the broker's
-    /// block is not protobuf.
-    pub fn parse(bytes: Bytes) -> Result<Entry, EntryError> {
-        let mut rest: &[u8] = &bytes;
+impl Parts {
+    fn find(bytes: &[u8]) -> Result<Parts, EntryError> {
+        let mut rest = bytes;
         let mut broker_entry = None;
         if let Some(block) = rest.strip_prefix(&BROKER_ENTRY_MAGIC.to_be_bytes()) {
             let (block, after) = sized(block).ok_or(EntryError::Truncated("broker entry metadata"))?;
@@ -88,7 +82,47 @@ impl Entry {
         let covered = bytes.len() - rest.len();
         let (_, after) = sized(rest).ok_or(EntryError::Truncated("metadata"))?;
         let payload = bytes.len() - after.len();
-        Ok(Entry { bytes, broker_entry, start, checksum, covered, payload })
+        Ok(Parts { broker_entry, start, checksum, covered, payload })
+    }
+
+    fn metadata<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(self.covered + 4..self.payload).unwrap_or_default()
+    }
+
+    fn verify_checksum(&self, bytes: &[u8]) -> Result<(), EntryError> {
+        let Some(stored) = self.checksum else { return Ok(()) };
+        let computed = crc32c(&[bytes.get(self.covered..).unwrap_or_default()]);
+        if computed == stored { Ok(()) } else { Err(EntryError::Checksum { stored, computed }) }
+    }
+}
+
+/// An entry and where its parts lie. Its bytes are shared, not copied.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    bytes: Bytes,
+    parts: Parts,
+}
+
+impl Entry {
+    /// Finds the parts. The metadata are not looked into, and the checksum is not verified.
+    ///
+    /// # Errors
+    /// [`EntryError::Truncated`] or [`EntryError::Malformed`] if the parts do not fit into the bytes, or the broker's
+    /// block is not protobuf.
+    pub fn parse(bytes: Bytes) -> Result<Entry, EntryError> {
+        let parts = Parts::find(&bytes)?;
+        Ok(Entry { bytes, parts })
+    }
+
+    /// Checks that `bytes` are a whole entry that has the checksum it carries, and gives what a broker needs of its
+    /// metadata.
+    ///
+    /// # Errors
+    /// Those of [`Entry::parse`], [`Entry::verify_checksum`] and [`Entry::summary`].
+    pub fn check(bytes: &[u8]) -> Result<MetadataSummary<'_>, EntryError> {
+        let parts = Parts::find(bytes)?;
+        parts.verify_checksum(bytes)?;
+        MetadataSummary::parse(parts.metadata(bytes))
     }
 
     /// All of it, as it was given.
@@ -100,26 +134,26 @@ impl Entry {
     /// What a broker put in front.
     #[must_use]
     pub fn broker_entry(&self) -> Option<BrokerEntry> {
-        self.broker_entry
+        self.parts.broker_entry
     }
 
     /// The entry without what a broker put in front: as the producer sent it, and as consumers get it unless they are
     /// to see the broker's block. Its length is what counts against the largest message size.
     #[must_use]
     pub fn without_broker_entry(&self) -> Bytes {
-        self.bytes.slice(self.start..)
+        self.bytes.slice(self.parts.start..)
     }
 
     /// The entry without the broker's block and the checksum, for consumers below protocol version 11.
     #[must_use]
     pub fn without_checksum(&self) -> Bytes {
-        self.bytes.slice(self.covered..)
+        self.bytes.slice(self.parts.covered..)
     }
 
     /// The serialized metadata.
     #[must_use]
     pub fn metadata_bytes(&self) -> &[u8] {
-        self.bytes.get(self.covered + 4..self.payload).unwrap_or_default()
+        self.parts.metadata(&self.bytes)
     }
 
     /// What a broker needs of the metadata, borrowed.
@@ -141,13 +175,13 @@ impl Entry {
     /// The payload: a message or a batch, compressed and encrypted as the metadata say.
     #[must_use]
     pub fn payload(&self) -> Bytes {
-        self.bytes.slice(self.payload..)
+        self.bytes.slice(self.parts.payload..)
     }
 
     /// The checksum that the entry carries.
     #[must_use]
     pub fn checksum(&self) -> Option<u32> {
-        self.checksum
+        self.parts.checksum
     }
 
     /// Compares the checksum with the bytes. An entry without one passes.
@@ -155,16 +189,14 @@ impl Entry {
     /// # Errors
     /// [`EntryError::Checksum`]; on publish, a SEND_ERROR with `ChecksumError`.
     pub fn verify_checksum(&self) -> Result<(), EntryError> {
-        let Some(stored) = self.checksum else { return Ok(()) };
-        let computed = crc32c(&[self.bytes.get(self.covered..).unwrap_or_default()]);
-        if computed == stored { Ok(()) } else { Err(EntryError::Checksum { stored, computed }) }
+        self.parts.verify_checksum(&self.bytes)
     }
 
     /// When the entry was published, for expiry and for seeking by time: by the broker's clock if it is stored, else
     /// by the producer's, which is in `summary`.
     #[must_use]
     pub fn timestamp(&self, summary: &MetadataSummary<'_>) -> UnixMillis {
-        self.broker_entry.and_then(|block| block.broker_timestamp).unwrap_or(summary.publish_time)
+        self.parts.broker_entry.and_then(|block| block.broker_timestamp).unwrap_or(summary.publish_time)
     }
 }
 
@@ -366,7 +398,8 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..40),
         ) {
             if let Ok(entry) = Entry::parse([magic, bytes].concat().into()) {
-                let parts = entry.start + (entry.covered - entry.start) + 4 + entry.metadata_bytes().len() + entry.payload().len();
+                let Parts { start, covered, .. } = entry.parts;
+                let parts = start + (covered - start) + 4 + entry.metadata_bytes().len() + entry.payload().len();
                 prop_assert_eq!(parts, entry.bytes().len());
                 // Whatever these say, they say it without a panic.
                 drop((entry.verify_checksum(), entry.metadata()));

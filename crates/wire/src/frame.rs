@@ -30,6 +30,17 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
+/// A whole frame, looked at where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameView<'a> {
+    /// The serialized command, for [`decode_command`](crate::decode_command).
+    pub command: &'a [u8],
+    /// Where in the buffer the payload begins.
+    pub payload_at: usize,
+    /// Where the frame ends, and with it the payload.
+    pub end: usize,
+}
+
 /// Why bytes are not a frame. The stream cannot be resynchronized: close the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
@@ -100,17 +111,29 @@ impl FrameSplitter {
         Ok(self.frame_len(buffer)?.filter(|size| *size > LARGE_FRAME).unwrap_or(READ_CHUNK))
     }
 
+    /// Looks at the first frame of `buffer` if all of it is there, so that whoever needs only its command need not take
+    /// it apart.
+    ///
+    /// # Errors
+    /// As [`frame_len`](FrameSplitter::frame_len).
+    pub fn peek<'a>(&self, buffer: &'a [u8]) -> Result<Option<FrameView<'a>>, FrameError> {
+        let Some(end) = self.frame_len(buffer)?.filter(|size| *size <= buffer.len()) else { return Ok(None) };
+        // `frame_len` saw all eight bytes and found that the command fits.
+        let len = buffer.get(4..HEADER).and_then(|len| len.first_chunk()).map_or(0, |len| u32::from_be_bytes(*len));
+        let payload_at = HEADER + len as usize;
+        Ok(Some(FrameView { command: buffer.get(HEADER..payload_at).unwrap_or_default(), payload_at, end }))
+    }
+
     /// Takes the first frame off `buffer` if all of it is there. Copies nothing.
     ///
     /// # Errors
     /// [`FrameError`] if the stream is no stream of frames; `buffer` is then unchanged.
     pub fn split(&self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
-        let Some(size) = self.frame_len(buffer)?.filter(|size| *size <= buffer.len()) else { return Ok(None) };
-        let mut frame = buffer.split_to(size).freeze();
-        frame.advance(4);
-        // `frame_len` saw all eight bytes and found that the command fits.
-        let command = frame.get_u32() as usize;
-        Ok(Some(Frame { command: frame.split_to(command), payload: frame }))
+        let Some(FrameView { payload_at, end, .. }) = self.peek(buffer)? else { return Ok(None) };
+        let mut command = buffer.split_to(end).freeze();
+        let payload = command.split_off(payload_at);
+        command.advance(HEADER);
+        Ok(Some(Frame { command, payload }))
     }
 }
 

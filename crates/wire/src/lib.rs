@@ -40,7 +40,9 @@ pub use entry::{
     with_broker_entry,
 };
 pub use error::{DecodeError, Malformed};
-pub use frame::{DEFAULT_MAX_MESSAGE_SIZE, FRAME_PADDING, Frame, FrameError, FrameSplitter, LARGE_FRAME, READ_CHUNK};
+pub use frame::{
+    DEFAULT_MAX_MESSAGE_SIZE, FRAME_PADDING, Frame, FrameError, FrameSplitter, FrameView, LARGE_FRAME, READ_CHUNK,
+};
 pub use hot::{
     AckCommand, AckSet, FlowCommand, MessageCommand, MessageHeader, MessageId, SendCommand, SendReceipt, encode_ack,
     encode_flow, encode_message_header, encode_send_header, encode_send_receipt,

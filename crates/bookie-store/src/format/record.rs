@@ -48,9 +48,9 @@ pub(crate) fn put_entry(
     ledger: i64,
     entry: i64,
     sequence: u64,
-    body: &[u8],
+    body: &[&[u8]],
 ) {
-    put(block, seed, block_at, ENTRY, ledger, entry, sequence, &[body]);
+    put(block, seed, block_at, ENTRY, ledger, entry, sequence, body);
 }
 
 /// Appends the state of a ledger; its sequence is the record's.
@@ -184,7 +184,7 @@ mod tests {
         let seed = Seed::of(1, 3, 4);
         let mut block = AlignedBuffer::new();
         block.resize(64);
-        put_entry(&mut block, seed, 4096, 9, 2, 6, b"some body");
+        put_entry(&mut block, seed, 4096, 9, 2, 6, &[b"some", b" body"]);
         let second = block.len();
         put_state(&mut block, seed, 4096, 9, &state());
         let third = block.len();
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mut block = AlignedBuffer::new();
-        put_entry(&mut block, Seed::of(1, 1, 1), 4160, 258, 3, 7, b"body");
+        put_entry(&mut block, Seed::of(1, 1, 1), 4160, 258, 3, 7, &[b"body"]);
         let hex: String = block.iter().map(|byte| format!("{byte:02x}")).collect();
         let rest = "040000000100000000000000020100000000000003000000000000000700000000000000626f6479";
         assert_eq!(&hex[8..], rest);

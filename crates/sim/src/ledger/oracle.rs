@@ -57,6 +57,16 @@ impl Oracle {
         Ok(())
     }
 
+    /// The writer gives the payloads of what was confirmed after `before` back.
+    pub(super) fn given_back(&self, ledger: usize, before: EntryId, payloads: &[Bytes]) -> Verdict {
+        let facts = &self.ledgers[ledger];
+        let due = facts.sent.get((before.0 + 1) as usize..facts.confirmed as usize);
+        if due != Some(payloads) {
+            return Err(format!("ledger {ledger}: other payloads come back than were confirmed after {before}"));
+        }
+        Ok(())
+    }
+
     /// Somebody hears that the ledger ends at `last`.
     pub(super) fn ends(&self, ledger: usize, last: EntryId) -> Verdict {
         match self.ledgers[ledger].closed_at {

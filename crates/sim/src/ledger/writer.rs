@@ -84,7 +84,7 @@ impl SimWriter {
         match input {
             // A closed writer is gone; its answers find nobody.
             Input::Answer(Expect::Added { index, bookie, entry }, answer) if self.close.is_none() && !self.ended => {
-                self.machine.handle_added(index, &bookie, entry, answer.map(drop));
+                self.machine.handle_added(index, &bookie, (entry, 1), answer.map(drop));
             }
             Input::Answer(..) => {}
             Input::Metadata(Task::Change, heard) => {
@@ -166,10 +166,12 @@ impl SimWriter {
         self.machine.take_actions(&mut actions);
         for action in actions {
             match action {
-                WriteAction::Send { index, bookie, entry, body } => {
-                    let ask = Ask::Add { entry, body: whole(&body), recovery: false };
-                    let expect = Expect::Added { index, bookie: bookie.clone(), entry };
-                    core.ask(self.actor, self.ledger, &bookie, ask, expect);
+                WriteAction::Send { index, bookie, first, bodies } => {
+                    for (entry, body) in (first.0..).map(EntryId).zip(&bodies) {
+                        let ask = Ask::Add { entry, body: whole(body), recovery: false };
+                        let expect = Expect::Added { index, bookie: bookie.clone(), entry };
+                        core.ask(self.actor, self.ledger, &bookie, ask, expect);
+                    }
                 }
                 WriteAction::ChangeEnsemble { failed, last_add_confirmed } => {
                     let who = (self.actor, self.ledger);
@@ -203,6 +205,10 @@ impl SimWriter {
             let verdict = core.oracle.confirm(self.ledger, now);
             core.judge(verdict);
         }
+        let mut payloads = Vec::new();
+        self.machine.take_stored(&mut payloads);
+        let verdict = core.oracle.given_back(self.ledger, before, &payloads);
+        core.judge(verdict);
     }
 
     fn close_if_due(&mut self, core: &mut Core) {

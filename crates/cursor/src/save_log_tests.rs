@@ -322,6 +322,38 @@ fn corpus() {
     assert_eq!(read.unacked_of(Position::new(4, 1)).map(UnackedSet::words), Some(vec![4]));
 }
 
+/// What does not fit together, or is of a version to come, counts as far as every broker reads it.
+#[test]
+fn what_cannot_be_read_is_left_to_the_plain_fields() {
+    let whole = written();
+    let plain = |entry: &Vec<u8>| StoredCursor {
+        is_partial: true,
+        ..StoredCursor::plain(PositionInfo::decode(entry).unwrap())
+    };
+    let of_version_2 = |entry: &Vec<u8>| {
+        let mut changed = entry.clone();
+        let at = entry.windows(3).position(|bytes| bytes == [0x8a, 0xb5, 0x18]).unwrap() + 5;
+        changed[at] = 2;
+        changed
+    };
+    let last = whole.entries.len() - 1;
+    let mut newer = whole.entries.clone();
+    newer[last] = of_version_2(&newer[last]);
+    assert_eq!(replay(&newer), plain(&newer[last]));
+    // The snapshot that the last save stands on is newer, or another save is where it should be.
+    let base = last - 1;
+    let mut newer_base = whole.entries.clone();
+    newer_base[base] = of_version_2(&newer_base[base]);
+    let mut other_base = whole.entries.clone();
+    other_base[base] = other_base[0].clone();
+    for entries in [newer_base, other_base] {
+        assert_eq!(replay(&entries), plain(&entries[last]));
+    }
+    // A chunk, and nothing before it.
+    let chunk = vec![whole.entries[2].clone()];
+    assert_eq!(replay(&chunk), plain(&chunk[0]));
+}
+
 /// Snapshots, deltas, chunks, in this order of operations.
 fn written() -> Driver {
     let mut driver = Driver::new(SaveLimits { delta_entry: 160, snapshot_entry: 300, deltas: 3, delta_bytes: 1 << 20 });

@@ -9,7 +9,9 @@ use geminga_broker::{Broker, BrokerOptions, Limits, Memory};
 use geminga_env::{Budget, Env, Mailbox, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
-use geminga_managed_ledger::{AppenderEvent, AppenderSink, ManagedLedgers, Rollover, TailCache, open};
+use geminga_managed_ledger::{
+    AppenderEvent, AppenderSink, ManagedLedgers, ManagedLedgersConfig, Rollover, TailCache, open,
+};
 use geminga_metastore::{Expected, memory};
 use geminga_model::Position;
 use geminga_records::{ClusterData, Quorum, paths};
@@ -32,14 +34,14 @@ async fn rest() -> Rest {
     for name in ["standalone", "other"] {
         metadata.put(&paths::cluster(name), cluster.encode(), Expected::Absent).await.unwrap();
     }
-    let ledgers = ManagedLedgers {
+    let ledgers = ManagedLedgers::from(ManagedLedgersConfig {
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(MemoryBookies::new(1))),
         metadata: metadata.clone(),
         env: env.clone(),
         quorum: Quorum::new(1, 1, 1).unwrap(),
         rollover: Rollover::default(),
         cache: TailCache::new(1 << 20),
-    };
+    });
     let stored = ledgers.clone();
     let topics = TopicOptions {
         ledgers,

@@ -37,7 +37,7 @@ impl std::ops::Deref for Digest {
 #[derive(Clone, Debug)]
 pub struct Digester {
     kind: DigestType,
-    hmac: Option<Hmac<Sha1>>,
+    hmac: Option<Box<Hmac<Sha1>>>,
 }
 
 impl Digester {
@@ -46,7 +46,7 @@ impl Digester {
     pub fn new(kind: DigestType, password: &[u8]) -> Digester {
         let hmac = match kind {
             // An HMAC takes a key of any length, so the error cannot occur.
-            DigestType::Hmac => Hmac::<Sha1>::new_from_slice(&digest_with_pad(b"mac", password)).ok(),
+            DigestType::Hmac => Hmac::<Sha1>::new_from_slice(&digest_with_pad(b"mac", password)).ok().map(Box::new),
             DigestType::Crc32 | DigestType::Crc32c | DigestType::Dummy => None,
         };
         Digester { kind, hmac }
@@ -73,7 +73,7 @@ impl Digester {
             }
             DigestType::Hmac => match &self.hmac {
                 Some(hmac) => {
-                    Digest::new(&hmac.clone().chain_update(header).chain_update(payload).finalize().into_bytes())
+                    Digest::new(&(**hmac).clone().chain_update(header).chain_update(payload).finalize().into_bytes())
                 }
                 None => Digest::new(&[]),
             },

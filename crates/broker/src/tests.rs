@@ -5,7 +5,7 @@ use std::sync::Arc;
 use geminga_env::{Budget, Env, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
-use geminga_managed_ledger::{ManagedLedgers, Rollover, TailCache, create_cursor, list_cursors};
+use geminga_managed_ledger::{ManagedLedgers, ManagedLedgersConfig, Rollover, TailCache, create_cursor, list_cursors};
 use geminga_metastore::{Expected, MetadataStore, memory};
 use geminga_model::{NamespaceName, Position, TopicName};
 use geminga_records::{ClusterData, Policies, Quorum, TenantInfo, paths};
@@ -34,14 +34,14 @@ async fn broker_with(limits: Limits) -> Broker {
 
 async fn broker_on(env: Env, metadata: MetadataStore, bookies: MemoryBookies, limits: Limits) -> Broker {
     metadata.put(&paths::cluster("standalone"), ClusterData::default().encode(), Expected::Absent).await.unwrap();
-    let ledgers = ManagedLedgers {
+    let ledgers = ManagedLedgers::from(ManagedLedgersConfig {
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookies)),
         metadata: metadata.clone(),
         env: env.clone(),
         quorum: Quorum::new(1, 1, 1).unwrap(),
         rollover: Rollover::default(),
         cache: TailCache::new(1 << 20),
-    };
+    });
     let topics = TopicOptions {
         ledgers,
         producer_names: Arc::new(ProducerNames::new("standalone-0".into())),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use geminga_client::ClientError;
-use geminga_env::{Env, OnPanic, Random, Scope};
+use geminga_env::{Env, OnPanic, Scope};
 use parking_lot::Mutex;
 
 use crate::history::{Counts, History};
@@ -42,7 +42,7 @@ pub(crate) fn run(geminga: &Path, cycles: u32, seed: u64) -> Result<String, Stri
         .map_err(|error| format!("cannot start a runtime: {error}"))?;
     let folder = tempfile::Builder::new().prefix("geminga-chaos-").tempdir();
     let folder = folder.map_err(|error| format!("cannot make a folder for the data: {error}"))?;
-    let env = Env { random: Random::from_seed(seed), ..Env::real(runtime.handle().clone(), runtime.handle().clone()) };
+    let env = Env::real(runtime.handle().clone(), runtime.handle().clone()).with_seed(seed);
     let rng = fastrand::Rng::with_seed(seed);
     let server = {
         let _runtime = runtime.enter();

@@ -1,41 +1,55 @@
 //! The ledgers of a topic and how many entries each has: how positions follow each other.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use geminga_model::{EntryId, LedgerId, Position};
 
-/// Ledgers by id with the number of their confirmed entries.
+/// Ledgers with the number of their confirmed entries, ascending. Most topics have one or two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extents(BTreeMap<LedgerId, i64>);
+pub struct Extents(Vec<(LedgerId, i64)>);
 
 impl Extents {
     /// Sets how many entries of a ledger are confirmed.
     pub fn set(&mut self, ledger: LedgerId, entries: i64) {
-        self.0.insert(ledger, entries);
+        match self.place(ledger) {
+            Ok(at) => self.0.iter_mut().skip(at).take(1).for_each(|known| known.1 = entries),
+            Err(at) => {
+                self.0.reserve_exact(usize::from(self.0.is_empty()));
+                self.0.insert(at, (ledger, entries));
+            }
+        }
     }
 
     /// A ledger left the topic.
     pub fn remove(&mut self, ledger: LedgerId) {
-        self.0.remove(&ledger);
+        self.0.retain(|(known, _)| *known != ledger);
+    }
+
+    /// Where a ledger is, or would be.
+    fn place(&self, ledger: LedgerId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&ledger, |(known, _)| *known)
+    }
+
+    /// The ledgers from `ledger` on.
+    fn from(&self, ledger: LedgerId) -> &[(LedgerId, i64)] {
+        let at = self.0.partition_point(|(known, _)| *known < ledger);
+        self.0.get(at..).unwrap_or_default()
     }
 
     /// The ledgers and their entries, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (LedgerId, i64)> + '_ {
-        self.0.iter().map(|(ledger, entries)| (*ledger, *entries))
+        self.0.iter().copied()
     }
 
     /// The entries of a ledger; `None` if it is not part of the topic.
     #[must_use]
     pub fn entries(&self, ledger: LedgerId) -> Option<i64> {
-        self.0.get(&ledger).copied()
+        self.place(ledger).ok().and_then(|at| self.0.get(at)).map(|(_, entries)| *entries)
     }
 
     /// The point before the first entry of the topic; [`Position::EARLIEST`] if it has no ledger.
     #[must_use]
     pub fn start(&self) -> Position {
-        let first = self.0.first_key_value().map(|(ledger, _)| *ledger);
-        first.map_or(Position::EARLIEST, |ledger| Position { ledger, entry: EntryId::NONE })
+        let first = self.0.first();
+        first.map_or(Position::EARLIEST, |(ledger, _)| Position { ledger: *ledger, entry: EntryId::NONE })
     }
 
     /// The last entry of the topic; the point before the first entry of the last ledger if there is none.
@@ -52,8 +66,8 @@ impl Extents {
         {
             return Some(position.next());
         }
-        let later = self.0.range((Bound::Excluded(position.ledger), Bound::Unbounded));
-        let (ledger, _) = later.into_iter().find(|(_, entries)| **entries > 0)?;
+        let mut later = self.from(position.ledger).iter().filter(|(ledger, _)| *ledger > position.ledger);
+        let (ledger, _) = later.find(|(_, entries)| *entries > 0)?;
         Some(Position { ledger: *ledger, entry: EntryId(0) })
     }
 
@@ -64,7 +78,8 @@ impl Extents {
             let last = self.entries(position.ledger).map_or(-1, |entries| entries - 1);
             return Position { ledger: position.ledger, entry: EntryId((position.entry.0 - 1).min(last)) };
         }
-        let earlier = self.0.range(..position.ledger).rev().find(|(_, entries)| **entries > 0);
+        let at = self.0.partition_point(|(ledger, _)| *ledger < position.ledger);
+        let earlier = self.0.iter().take(at).rev().find(|(_, entries)| *entries > 0);
         earlier
             .map_or_else(|| self.start(), |(ledger, entries)| Position { ledger: *ledger, entry: EntryId(entries - 1) })
     }
@@ -80,7 +95,8 @@ impl Extents {
             let end = if ledger == through.ledger { (through.entry.0.saturating_add(1)).min(entries) } else { entries };
             u64::try_from(end - first).unwrap_or(0)
         };
-        self.0.range(after.ledger..=through.ledger).map(|(ledger, n)| entries(*ledger, *n)).sum()
+        let within = self.from(after.ledger).iter().take_while(|(ledger, _)| *ledger <= through.ledger);
+        within.map(|(ledger, n)| entries(*ledger, *n)).sum()
     }
 }
 

@@ -156,6 +156,7 @@ impl Dispatcher {
         if matches!(kind, Kind::KeyShared { sticky: true, .. }) {
             self.check_ranges(&consumer.ranges)?;
         }
+        self.consumers.reserve_exact(1);
         self.consumers.push(ConsumerState::new(consumer));
         self.consumers_changed(mark_delete);
         Ok(())
@@ -189,6 +190,8 @@ impl Dispatcher {
         }
         self.consumers_changed(mark_delete);
         if self.consumers.is_empty() {
+            // An idle subscription keeps no room for them.
+            self.consumers = Vec::new();
             // What waits to be delivered again is found by reading on from the mark-delete position.
             self.rewind(mark_delete);
         }

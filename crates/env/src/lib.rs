@@ -17,6 +17,8 @@ mod random;
 mod reply;
 mod scope;
 
+use std::sync::Arc;
+
 pub use budget::{Budget, Permit};
 pub use clock::Clock;
 pub use lane::{Lane, LaneStyle, start as start_lane};
@@ -25,9 +27,21 @@ pub use random::Random;
 pub use reply::{Pending, Reply, Unanswered, reply};
 pub use scope::{OnPanic, Scope, Stop};
 
-/// What every driver is handed: the clock, randomness, and the two scopes in which tasks run.
+/// What every driver is handed: [`Surroundings`]. Clones are the same: whatever lives has one, down to every subscription.
 #[derive(Clone, Debug)]
-pub struct Env {
+pub struct Env(Arc<Surroundings>);
+
+impl std::ops::Deref for Env {
+    type Target = Surroundings;
+
+    fn deref(&self) -> &Surroundings {
+        &self.0
+    }
+}
+
+/// The clock, randomness, and the two scopes in which tasks run.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
     /// Time.
     pub clock: Clock,
     /// Randomness.
@@ -44,13 +58,19 @@ impl Env {
     /// The real environment, with tasks on the two given runtimes.
     #[must_use]
     pub fn real(data: tokio::runtime::Handle, control: tokio::runtime::Handle) -> Env {
-        Env {
+        Env(Arc::new(Surroundings {
             clock: Clock::real(),
             random: Random::from_entropy(),
             data: Scope::new("data", data),
             control: Scope::new("control", control),
             lanes: LaneStyle::Threads,
-        }
+        }))
+    }
+
+    /// The same but for its randomness, which repeats itself for the same seed.
+    #[must_use]
+    pub fn with_seed(&self, seed: u64) -> Env {
+        Env(Arc::new(Surroundings { random: Random::from_seed(seed), ..Surroundings::clone(self) }))
     }
 
     /// A deterministic environment on the current runtime, which must be single-threaded with its time paused: the
@@ -61,12 +81,12 @@ impl Env {
     #[must_use]
     pub fn simulated(seed: u64) -> Env {
         let handle = tokio::runtime::Handle::current();
-        Env {
+        Env(Arc::new(Surroundings {
             clock: Clock::simulated(),
             random: Random::from_seed(seed),
             data: Scope::new("data", handle.clone()),
             control: Scope::new("control", handle),
             lanes: LaneStyle::Tasks,
-        }
+        }))
     }
 }

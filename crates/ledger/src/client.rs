@@ -47,17 +47,32 @@ pub struct ClosedLedger {
 
 /// Makes, opens, recovers and deletes ledgers. Clones share everything.
 #[derive(Clone, Debug)]
-pub struct LedgerClient {
-    pub(crate) env: Env,
-    pub(crate) metadata: MetadataStore,
-    pub(crate) bookies: Arc<dyn Bookies>,
+pub struct LedgerClient(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    env: Env,
+    metadata: MetadataStore,
+    bookies: Arc<dyn Bookies>,
 }
 
 impl LedgerClient {
     /// A client of the given store and bookies.
     #[must_use]
     pub fn new(env: Env, metadata: MetadataStore, bookies: Arc<dyn Bookies>) -> LedgerClient {
-        LedgerClient { env, metadata, bookies }
+        LedgerClient(Arc::new(Shared { env, metadata, bookies }))
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    pub(crate) fn metadata(&self) -> &MetadataStore {
+        &self.0.metadata
+    }
+
+    pub(crate) fn bookies(&self) -> &Arc<dyn Bookies> {
+        &self.0.bookies
     }
 
     /// Creates a ledger: draws an id, chooses an ensemble and writes the metadata. No bookie is contacted.
@@ -66,16 +81,16 @@ impl LedgerClient {
     /// [`LedgerError::NotEnoughBookies`] or [`LedgerError::Metadata`]; after the latter an empty ledger that nobody
     /// knows may be left behind.
     pub async fn create(&self, create: &CreateLedger) -> Result<CreatedLedger, LedgerError> {
-        let available = self.bookies.available();
-        let ensemble = ensemble::choose(&available, create.quorum, self.env.random.u64())
+        let available = self.bookies().available();
+        let ensemble = ensemble::choose(&available, create.quorum, self.env().random.u64())
             .ok_or(LedgerError::NotEnoughBookies { needed: create.quorum.ensemble, available: available.len() })?;
         let mut metadata = LedgerMetadata::open(create.quorum, ensemble, create.digest, create.password.clone());
         metadata.custom.clone_from(&create.custom);
-        metadata.created = Some(self.env.clock.wall());
-        metadata.creation_token = Some((self.env.random.u64() >> 1).cast_signed());
+        metadata.created = Some(self.env().clock.wall());
+        metadata.creation_token = Some((self.env().random.u64() >> 1).cast_signed());
         loop {
             let ledger = self.draw_id().await?;
-            match self.metadata.put(&paths::ledger(ledger), metadata.encode(), Expected::Absent).await {
+            match self.metadata().put(&paths::ledger(ledger), metadata.encode(), Expected::Absent).await {
                 Ok(_) => return Ok(CreatedLedger { ledger, metadata }),
                 // An id that is taken was made by other means; the next one is drawn.
                 Err(MetadataError::BadVersion(_)) => {}
@@ -101,9 +116,9 @@ impl LedgerClient {
 
     async fn draw_id(&self) -> Result<LedgerId, LedgerError> {
         let prefix = paths::LEDGER_ID_PREFIX;
-        let path = self.metadata.create_ephemeral(prefix, "", Kind::EphemeralSequential).await?;
+        let path = self.metadata().create_ephemeral(prefix, "", Kind::EphemeralSequential).await?;
         // Only the number is wanted. If the deletion fails, the node goes with the session.
-        drop(self.metadata.delete(&path, Expected::Any).await);
+        drop(self.metadata().delete(&path, Expected::Any).await);
         path.strip_prefix(prefix)
             .and_then(|digits| digits.parse().ok())
             .map(LedgerId)
@@ -121,7 +136,7 @@ impl LedgerClient {
     /// # Errors
     /// [`LedgerError::NoLedger`], [`LedgerError::Record`] or [`LedgerError::Metadata`].
     pub async fn get(&self, ledger: LedgerId) -> Result<(LedgerMetadata, Version), LedgerError> {
-        let node = self.metadata.get(&paths::ledger(ledger)).await?.ok_or(LedgerError::NoLedger(ledger))?;
+        let node = self.metadata().get(&paths::ledger(ledger)).await?.ok_or(LedgerError::NoLedger(ledger))?;
         let metadata = LedgerMetadata::decode(&node.value).map_err(|error| LedgerError::Record(ledger, error))?;
         Ok((metadata, node.version))
     }
@@ -159,11 +174,11 @@ impl LedgerClient {
             Err(LedgerError::Record(..)) => Vec::new(),
             Err(error) => return Err(error),
         };
-        match self.metadata.delete(&paths::ledger(ledger), Expected::Any).await {
+        match self.metadata().delete(&paths::ledger(ledger), Expected::Any).await {
             Ok(()) | Err(MetadataError::NoNode(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        members.iter().for_each(|bookie| self.bookies.link(bookie).forget(ledger));
+        members.iter().for_each(|bookie| self.bookies().link(bookie).forget(ledger));
         Ok(())
     }
 
@@ -183,7 +198,7 @@ impl LedgerClient {
                 return Ok(ClosedLedger { ledger, last_entry, length: stored, metadata });
             }
             metadata.state = LedgerState::Closed { last_entry: last, length };
-            match self.metadata.put(&paths::ledger(ledger), metadata.encode(), Expected::Version(version)).await {
+            match self.metadata().put(&paths::ledger(ledger), metadata.encode(), Expected::Version(version)).await {
                 Ok(_) => return Ok(ClosedLedger { ledger, last_entry: last, length, metadata }),
                 Err(MetadataError::BadVersion(_)) => {}
                 Err(MetadataError::NoNode(_)) => return Err(LedgerError::NoLedger(ledger)),

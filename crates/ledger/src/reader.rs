@@ -96,7 +96,7 @@ impl LedgerReader {
     ) -> Result<Vec<Bytes>, BookieError> {
         let (to, mut from) = reply();
         let request = ReadRequest { ledger: self.ledger, first, last, max_bytes, fence: None, reply: to };
-        self.client.bookies.link(bookie).read(request);
+        self.client.bookies().link(bookie).read(request);
         from.wait().await.unwrap_or(Err(BookieError::Unreachable))
     }
 }

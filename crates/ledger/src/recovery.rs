@@ -29,7 +29,7 @@ pub(crate) async fn recover(client: &LedgerClient, ledger: LedgerId) -> Result<C
             LedgerState::InRecovery => break,
             LedgerState::Open => {
                 snapshot.state = LedgerState::InRecovery;
-                match client.metadata.put(&path, snapshot.encode(), Expected::Version(version)).await {
+                match client.metadata().put(&path, snapshot.encode(), Expected::Version(version)).await {
                     Ok(now) => {
                         version = now;
                         break;
@@ -68,7 +68,7 @@ async fn find_end(
     let (mailbox, mut inbox) = mailbox();
     let sink: Arc<dyn LedgerSink> = Arc::new(Written(mailbox.clone()));
     let key = MasterKey::of_password(&snapshot.password);
-    let mut machine = LedgerRecovery::new(ledger, snapshot.clone(), client.bookies.available());
+    let mut machine = LedgerRecovery::new(ledger, snapshot.clone(), client.bookies().available());
     let (mut actions, mut batch) = (Vec::new(), Vec::new());
     loop {
         machine.take_actions(&mut actions);
@@ -101,7 +101,7 @@ fn act(
     mailbox: &Mailbox<Item>,
     sink: &Arc<dyn LedgerSink>,
 ) {
-    let link = |bookie: &BookieId| client.bookies.link(bookie);
+    let link = |bookie: &BookieId| client.bookies().link(bookie);
     match action {
         RecoveryAction::FenceAndReadLast { index, bookie } => {
             let to = mailbox.clone();
@@ -148,7 +148,7 @@ async fn close(
         metadata.state = LedgerState::Closed { last_entry: end.last_entry, length: end.length };
         metadata.segments.clone_from(&end.segments);
         let path = paths::ledger(ledger);
-        match client.metadata.put(&path, metadata.encode(), Expected::Version(version)).await {
+        match client.metadata().put(&path, metadata.encode(), Expected::Version(version)).await {
             Ok(_) => {
                 let RecoveredEnd { last_entry, length, .. } = end;
                 return Ok(ClosedLedger { ledger, last_entry, length, metadata });

@@ -50,7 +50,7 @@ async fn confirm(
     mut inbox: Inbox<LedgerEvent>,
     deadline: Instant,
 ) -> Result<(), LedgerError> {
-    let clock = client.env.clock;
+    let clock = client.env().clock;
     let mut batch = Vec::new();
     loop {
         writer.flush();

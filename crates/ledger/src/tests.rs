@@ -170,7 +170,7 @@ async fn closing_where_somebody_else_closed_is_a_success() {
 #[tokio::test(start_paused = true)]
 async fn a_ledger_with_one_entry() {
     let bench = bench(3, 3, 3, 2);
-    let deadline = bench.client.env.clock.now() + Duration::from_secs(5);
+    let deadline = bench.client.env().clock.now() + Duration::from_secs(5);
     let ledger = bench.client.create_single(&bench.create, Bytes::from_static(b"one"), deadline).await.unwrap();
     let closed = bench.client.recover(ledger).await.unwrap();
     assert_eq!(closed.last_entry, EntryId(0));
@@ -182,9 +182,9 @@ async fn a_ledger_with_one_entry() {
 async fn a_ledger_whose_entry_nobody_takes_is_given_up() {
     let bench = bench(1, 1, 1, 1);
     bench.bookies.hold_adds(true);
-    let deadline = bench.client.env.clock.now() + Duration::from_secs(5);
+    let deadline = bench.client.env().clock.now() + Duration::from_secs(5);
     let failed = bench.client.create_single(&bench.create, Bytes::from_static(b"one"), deadline).await.unwrap_err();
     let LedgerError::NotWritten(ledger) = failed else { panic!("{failed}") };
-    assert_eq!(bench.client.env.clock.now(), deadline);
+    assert_eq!(bench.client.env().clock.now(), deadline);
     assert_eq!(bench.client.get(ledger).await.unwrap_err(), LedgerError::NoLedger(ledger));
 }

@@ -37,7 +37,9 @@ struct Outgoing {
 
 impl Writer {
     pub(crate) fn new(client: LedgerClient, created: CreatedLedger, sink: Arc<dyn LedgerSink>) -> Writer {
-        let CreatedLedger { ledger, metadata } = created;
+        let CreatedLedger { ledger, mut metadata } = created;
+        // Facts for operators, which only the stored record needs to have.
+        metadata.custom = Vec::new();
         Writer {
             machine: LedgerWriter::new(ledger, &metadata),
             master_key: MasterKey::of_password(&metadata.password),
@@ -146,7 +148,8 @@ impl Writer {
     fn outgoing(&mut self, bookie: BookieId) -> &mut Outgoing {
         let known = self.links.iter().position(|outgoing| outgoing.bookie == bookie);
         let at = known.unwrap_or_else(|| {
-            let link = self.client.bookies.link(&bookie);
+            let link = self.client.bookies().link(&bookie);
+            self.links.reserve_exact(1);
             self.links.push(Outgoing { bookie, link, adds: Vec::new() });
             self.links.len() - 1
         });
@@ -216,7 +219,7 @@ impl Writer {
             }
             sink.deliver(LedgerEvent::Changed { ledger, outcome });
         };
-        self.client.env.control.spawn("ensemble change", OnPanic::ExitProcess, task);
+        self.client.env().control.spawn("ensemble change", OnPanic::ExitProcess, task);
     }
 }
 
@@ -246,21 +249,21 @@ async fn change_ensemble(
             Err(LedgerError::NoLedger(_)) => return Err(ChangeFailed::Deleted),
             Err(_) if unsettled.is_none() => return Err(ChangeFailed::MetadataUnreachable),
             Err(_) => {
-                client.env.clock.sleep_until(client.env.clock.now() + crate::recovery::RETRY_METADATA).await;
+                client.env().clock.sleep_until(client.env().clock.now() + crate::recovery::RETRY_METADATA).await;
                 continue;
             }
         };
         unsettled = unsettled.filter(|at| *at == version);
         let path = paths::ledger(ledger);
-        match ensemble::change(&stored, last_add_confirmed, failed, &client.bookies.available()) {
+        match ensemble::change(&stored, last_add_confirmed, failed, &client.bookies().available()) {
             Err(ChangeFailed::NoReplacement) if unsettled.is_some() => {
                 // Whatever comes of it, the next round sees it.
-                drop(client.metadata.put(&path, stored.encode(), Expected::Version(version)).await);
+                drop(client.metadata().put(&path, stored.encode(), Expected::Version(version)).await);
             }
             Err(failed) => return Err(failed),
             Ok(ensemble::Change::AlreadyDone) => return Ok(Box::new(stored)),
             Ok(ensemble::Change::Write(changed)) => {
-                match client.metadata.put(&path, changed.encode(), Expected::Version(version)).await {
+                match client.metadata().put(&path, changed.encode(), Expected::Version(version)).await {
                     Ok(_) => return Ok(Box::new(changed)),
                     Err(MetadataError::BadVersion(_) | MetadataError::NoNode(_)) => {}
                     Err(_) => unsettled = Some(version),

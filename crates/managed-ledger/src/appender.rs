@@ -81,7 +81,7 @@ enum State {
     Idle,
     Writing(Current),
     /// No more adds to the current ledger; what is pending is waited for.
-    Draining(Current, CreatedLedger),
+    Draining(Current, Box<CreatedLedger>),
     Switching {
         since: Instant,
     },
@@ -420,7 +420,7 @@ impl Appender {
     fn handle_next(&mut self, now: Instant, created: Result<CreatedLedger, LedgerError>) {
         match (std::mem::replace(&mut self.state, State::Idle), created) {
             (State::Writing(current), Ok(created)) => {
-                self.state = State::Draining(current, created);
+                self.state = State::Draining(current, Box::new(created));
                 self.switch_if_drained(now);
             }
             (State::Writing(mut current), Err(error)) => {
@@ -454,7 +454,7 @@ impl Appender {
         }
         if let State::Draining(current, created) = std::mem::replace(&mut self.state, State::Switching { since: now }) {
             let ledger = current.writer.ledger();
-            self.start_switch(Ending::Close(ledger, Box::pin(current.writer.close())), Some(created));
+            self.start_switch(Ending::Close(ledger, Box::pin(current.writer.close())), Some(*created));
         }
     }
 

@@ -31,7 +31,7 @@ pub use cursor_store::{
 pub use error::ManagedLedgerError;
 pub use log::{CachedRead, Log, LogEntry};
 pub use open::{Opened, delete, list_cursors, open};
-pub use options::{ManagedLedgers, Rollover};
+pub use options::{ManagedLedgers, ManagedLedgersConfig, Rollover};
 pub use stored::{StoredCursorNode, StoredLog, read_stored};
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The read side of a topic's log, shared by its subscriptions.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use geminga_cursor::Extents;
 use geminga_ledger::LedgerClient;
 use geminga_model::{EntryId, LedgerId, Position};
 use geminga_records::LedgerMetadata;
+use litemap::LiteMap;
 use parking_lot::Mutex;
 
 use crate::cache::TailCache;
@@ -45,12 +45,17 @@ pub struct Log {
     state: Mutex<State>,
 }
 
+#[derive(Clone, Debug, Default)]
+struct OfLedger {
+    /// Payload bytes of its confirmed entries.
+    bytes: u64,
+    metadata: Option<Arc<LedgerMetadata>>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     extents: Extents,
-    /// Payload bytes of each ledger's confirmed entries.
-    sizes: BTreeMap<LedgerId, u64>,
-    metadata: BTreeMap<LedgerId, Arc<LedgerMetadata>>,
+    ledgers: LiteMap<LedgerId, OfLedger>,
     tail: VecDeque<LogEntry>,
 }
 
@@ -61,29 +66,32 @@ impl Log {
         extents: Extents,
         sizes: BTreeMap<LedgerId, u64>,
     ) -> Arc<Log> {
-        Arc::new(Log { ledgers, cache, state: Mutex::new(State { extents, sizes, ..State::default() }) })
+        let of_ledger = |(ledger, bytes)| (ledger, OfLedger { bytes, metadata: None });
+        let of_ledgers = sizes.into_iter().map(of_ledger).collect();
+        let state = Mutex::new(State { extents, ledgers: of_ledgers, tail: VecDeque::new() });
+        Arc::new(Log { ledgers, cache, state })
     }
 
     /// Payload bytes of each ledger, oldest first.
     #[must_use]
     pub fn sizes(&self) -> Vec<(LedgerId, u64)> {
-        self.state.lock().sizes.iter().map(|(ledger, bytes)| (*ledger, *bytes)).collect()
+        self.state.lock().ledgers.iter().map(|(ledger, of)| (*ledger, of.bytes)).collect()
     }
 
     /// Payload bytes of the topic.
     #[must_use]
     pub fn size(&self) -> u64 {
-        self.state.lock().sizes.values().sum()
+        self.state.lock().ledgers.values().map(|of| of.bytes).sum()
     }
 
     /// About how many payload bytes lie after `position`: of its own ledger a share by the number of entries.
     #[must_use]
     pub fn size_after(&self, position: Position) -> u64 {
         let state = self.state.lock();
-        let later = state.sizes.range((Bound::Excluded(position.ledger), Bound::Unbounded)).map(|(_, bytes)| *bytes);
+        let later = state.ledgers.iter().filter(|(ledger, _)| **ledger > position.ledger).map(|(_, of)| of.bytes);
         let entries = state.extents.entries(position.ledger).unwrap_or(0);
         let left = entries.saturating_sub(position.entry.0.saturating_add(1)).clamp(0, entries.max(0));
-        let own = state.sizes.get(&position.ledger).copied().unwrap_or(0);
+        let own = state.ledgers.get(&position.ledger).map_or(0, |of| of.bytes);
         let share = u128::from(own) * u128::from(left.unsigned_abs()) / u128::from(entries.max(1).unsigned_abs());
         later.sum::<u64>() + u64::try_from(share).unwrap_or(u64::MAX)
     }
@@ -136,13 +144,18 @@ impl Log {
     ) -> Result<Vec<LogEntry>, ManagedLedgerError> {
         let (known, entries) = {
             let state = self.state.lock();
-            (state.metadata.get(&first.ledger).cloned(), state.extents.entries(first.ledger).unwrap_or(0))
+            (
+                state.ledgers.get(&first.ledger).and_then(|of| of.metadata.clone()),
+                state.extents.entries(first.ledger).unwrap_or(0),
+            )
         };
         let metadata = match known {
             Some(metadata) => metadata,
             None => {
                 let metadata = Arc::new(self.ledgers.get(first.ledger).await?.0);
-                self.state.lock().metadata.insert(first.ledger, Arc::clone(&metadata));
+                if let Some(of) = self.state.lock().ledgers.get_mut(&first.ledger) {
+                    of.metadata = Some(Arc::clone(&metadata));
+                }
                 metadata
             }
         };
@@ -159,7 +172,11 @@ impl Log {
         let mut state = self.state.lock();
         let entries = state.extents.entries(ledger).unwrap_or(0);
         state.extents.set(ledger, entries);
-        state.metadata.insert(ledger, metadata);
+        if state.ledgers.is_empty() {
+            // Most topics have one.
+            state.ledgers = LiteMap::with_capacity(1);
+        }
+        state.ledgers.entry(ledger).or_default().metadata = Some(metadata);
     }
 
     /// Ledgers left the topic.
@@ -167,8 +184,7 @@ impl Log {
         let mut state = self.state.lock();
         for ledger in ledgers {
             state.extents.remove(*ledger);
-            state.sizes.remove(ledger);
-            state.metadata.remove(ledger);
+            state.ledgers.remove(ledger);
         }
         let State { tail, extents, .. } = &mut *state;
         while tail.front().is_some_and(|entry| extents.entries(entry.position.ledger).is_none()) {
@@ -188,7 +204,7 @@ impl Log {
         let kept = bytes + entries.len() * ENTRY_OVERHEAD;
         {
             let mut state = self.state.lock();
-            *state.sizes.entry(last.ledger).or_default() += bytes as u64;
+            state.ledgers.entry(last.ledger).or_default().bytes += bytes as u64;
             state.extents.set(last.ledger, last.entry.0 + 1);
             state.tail.extend(entries.drain(..));
         }

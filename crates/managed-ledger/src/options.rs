@@ -38,9 +38,13 @@ impl Default for Rollover {
     }
 }
 
-/// What topics open their logs with. Clones share everything.
+/// What topics open their logs with. Clones are the same: every topic and subscription has one.
 #[derive(Clone, Debug)]
-pub struct ManagedLedgers {
+pub struct ManagedLedgers(Arc<ManagedLedgersConfig>);
+
+/// What [`ManagedLedgers`] are made of.
+#[derive(Debug)]
+pub struct ManagedLedgersConfig {
     /// Time, tasks, randomness.
     pub env: Env,
     /// Where lists of ledgers and cursors are.
@@ -60,6 +64,20 @@ pub struct ManagedLedgers {
 const STEP_DEADLINE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl std::ops::Deref for ManagedLedgers {
+    type Target = ManagedLedgersConfig;
+
+    fn deref(&self) -> &ManagedLedgersConfig {
+        &self.0
+    }
+}
+
+impl From<ManagedLedgersConfig> for ManagedLedgers {
+    fn from(config: ManagedLedgersConfig) -> ManagedLedgers {
+        ManagedLedgers(Arc::new(config))
+    }
+}
 
 impl ManagedLedgers {
     /// What a new data ledger of `topic` is to be.

@@ -67,6 +67,7 @@ pub(crate) async fn switch(
         };
         // An empty predecessor must not stay behind another ledger: Java deletes it from the list without a look.
         dropped = info.ledgers.pop_if(|last| last.entries == Some(0)).map(|last| last.ledger);
+        info.ledgers.reserve_exact(1);
         info.ledgers.push(LedgerInfo::open(ledger.ledger));
         created = Some(ledger);
     }

@@ -38,17 +38,21 @@ struct Bench {
 }
 
 fn bench(max_entries: i64) -> Bench {
+    bench_with_cache(max_entries, 1 << 20)
+}
+
+fn bench_with_cache(max_entries: i64, cache: usize) -> Bench {
     let env = Env::simulated(1);
     let bookies = MemoryBookies::new(3);
     let metadata = memory(env.clock);
-    let ledgers = ManagedLedgers {
+    let ledgers = ManagedLedgers::from(ManagedLedgersConfig {
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookies.clone())),
         metadata,
         env,
         quorum: Quorum::new(2, 2, 2).unwrap(),
         rollover: Rollover { max_entries, min_age: Duration::ZERO, ..Rollover::default() },
-        cache: TailCache::new(1 << 20),
-    };
+        cache: TailCache::new(cache),
+    });
     Bench { ledgers, bookies, topic: "persistent://t/n/topic".parse().unwrap() }
 }
 
@@ -316,8 +320,7 @@ async fn trim_drops_a_prefix() {
 
 #[tokio::test(start_paused = true)]
 async fn the_cache_is_bounded_and_reads_go_on_without_it() {
-    let mut bench = bench(1000);
-    bench.ledgers.cache = TailCache::new(292);
+    let bench = bench_with_cache(1000, 292);
     let mut topic = bench.open().await;
     for i in 0..20 {
         topic.append(payloads(i..i + 1));

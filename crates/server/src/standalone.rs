@@ -16,7 +16,7 @@ use geminga_broker::{Broker, BrokerOptions, Memory};
 use geminga_disk::{DirLock, Disk, RealDisk};
 use geminga_env::{Budget, Env, net, reply};
 use geminga_ledger::LedgerClient;
-use geminga_managed_ledger::{ManagedLedgers, TailCache};
+use geminga_managed_ledger::{ManagedLedgers, ManagedLedgersConfig, TailCache};
 use geminga_model::BookieId;
 use geminga_records::Quorum;
 use geminga_session::SessionConfig;
@@ -185,14 +185,14 @@ async fn serve(args: &StandaloneArgs, settings: &Settings, env: &Env, data: &Run
         &args.data_dir.join("bookie"),
         StoreOptions { index_cache_bytes: shares.index, ..StoreOptions::new(bookie_id, &identity.instance) },
     )?;
-    let ledgers = ManagedLedgers {
+    let ledgers = ManagedLedgers::from(ManagedLedgersConfig {
         env: env.clone(),
         metadata: metadata.clone(),
         ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(bookie.clone())),
         quorum: Quorum::new(1, 1, 1)?,
         rollover: settings.rollover,
         cache: TailCache::new(shares.cache),
-    };
+    });
     let session = SessionConfig {
         server_version: format!("Pulsar Server{}", env!("CARGO_PKG_VERSION")),
         ..settings.session.clone()

@@ -2,12 +2,12 @@
 //!
 //! Each is written by its owner alone, once a turn; the lock is held for a few additions.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use geminga_managed_ledger::Log;
 use geminga_model::{Instant, Position, UnixMillis};
+use litemap::LiteMap;
 use parking_lot::Mutex;
 
 use crate::meter::{Counts, Histogram, Meter, Traffic};
@@ -29,7 +29,7 @@ struct OfTopic {
     sizes: Histogram<9>,
     last_publish: UnixMillis,
     producers: usize,
-    subscriptions: BTreeMap<Arc<str>, SubscriptionCounts>,
+    subscriptions: LiteMap<Arc<str>, SubscriptionCounts>,
     /// Messages and bytes that went to subscriptions that are gone.
     gone: (u64, u64),
 }

@@ -28,6 +28,7 @@ mod seek;
 mod subscription;
 mod subscription_task;
 mod topic;
+mod wake_round;
 
 #[cfg(test)]
 mod served_tests;

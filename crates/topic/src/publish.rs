@@ -239,8 +239,14 @@ impl Publishing {
         }
     }
 
-    /// Lets in whose turn it is, and tells who has the topic for itself once its epoch is stored.
+    /// Lets in whose turn it is, and tells who has the topic for itself once its epoch is stored. If that one is gone it
+    /// is the next one's turn.
     pub(crate) fn give_turns(&mut self, appender: &mut Appender) {
+        while self.give_turn(appender) {}
+    }
+
+    /// Tells whether to do it again.
+    fn give_turn(&mut self, appender: &mut Appender) -> bool {
         while let Some((id, turn)) = self.access.poll_turn() {
             match (turn, self.producers.get_mut(&id)) {
                 (Ok(epoch), Some(producer)) => {
@@ -255,14 +261,16 @@ impl Publishing {
                 }
             }
         }
-        let Some(alone) = self.access.exclusive() else { return };
-        let Some(producer) = self.producers.get_mut(&alone) else { return };
-        let Standing::Storing(epoch) = producer.standing else { return };
+        let Some(alone) = self.access.exclusive() else { return false };
+        let Some(producer) = self.producers.get_mut(&alone) else { return false };
+        let Standing::Storing(epoch) = producer.standing else { return false };
         let stored = appender.info().property(EPOCH_PROPERTY).and_then(|text| text.parse().ok());
-        if stored == Some(epoch) {
-            producer.standing = Standing::Open;
-            self.tell_opened(alone, Some(epoch));
+        if stored != Some(epoch) {
+            return false;
         }
+        producer.standing = Standing::Open;
+        self.tell_opened(alone, Some(epoch));
+        !self.producers.contains_key(&alone)
     }
 
     fn remove(&mut self, id: ProducerId) -> Option<Producer> {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use geminga_env::{Budget, Env, Inbox, mailbox, reply};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
-use geminga_managed_ledger::{ManagedLedgerError, ManagedLedgers, Rollover, TailCache};
+use geminga_managed_ledger::{ManagedLedgerError, ManagedLedgers, ManagedLedgersConfig, Rollover, TailCache};
 use geminga_metastore::{Backend, MetadataStore, Request, memory};
 use geminga_model::TopicName;
 use geminga_records::{ManagedLedgerInfo, Quorum};
@@ -23,14 +23,14 @@ use crate::{
 
 pub(crate) fn options(env: &Env, metadata: MetadataStore) -> TopicOptions {
     TopicOptions {
-        ledgers: ManagedLedgers {
+        ledgers: ManagedLedgers::from(ManagedLedgersConfig {
             env: env.clone(),
             ledgers: LedgerClient::new(env.clone(), metadata.clone(), Arc::new(MemoryBookies::new(1))),
             metadata,
             quorum: Quorum::new(1, 1, 1).unwrap(),
             rollover: Rollover::default(),
             cache: TailCache::new(1 << 20),
-        },
+        }),
         producer_names: Arc::new(ProducerNames::new("test-0".into())),
         max_unacked_per_consumer: 100,
         read_ahead: Budget::new("read-ahead", 8 << 20),

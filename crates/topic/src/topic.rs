@@ -3,7 +3,6 @@
 //! While it opens, requests wait in its hands. When its log fails, or it is told to close, everyone connected is told
 //! and looks it up again; the next open begins from what is stored. So nothing ever needs an unload to get unstuck.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use geminga_managed_ledger::{
 use geminga_metastore::MetadataError;
 use geminga_model::{Instant, LedgerId, Position, TopicName};
 use geminga_session::{ConsumerKey, ProducerKey, ProducerSpec, Refusal, SubscribeSpec};
+use litemap::LiteMap;
 
 use crate::access::EPOCH_PROPERTY;
 use crate::connection::{ConnectionHandle, ConnectionItem};
@@ -25,6 +25,7 @@ use crate::operations::TopicOrder;
 use crate::publish::{NewProducer, ProducerNames, Publish, Publishing};
 use crate::refusal::{closing, of_log};
 use crate::subscription::{Start, SubscriptionHandle, start_subscription};
+use crate::wake_round::WakeRound;
 
 /// How long a topic may take to open (`topicLoadTimeoutSeconds`).
 const OPEN_DEADLINE: Duration = Duration::from_secs(60);
@@ -252,7 +253,8 @@ pub fn open_topic(
         name,
         me: mailbox,
         phase: Phase::Opening(env.clock.now() + OPEN_DEADLINE, Vec::new()),
-        subscriptions: BTreeMap::new(),
+        subscriptions: LiteMap::new(),
+        waking: WakeRound::default(),
         counts,
         terminating: Vec::new(),
     });
@@ -305,7 +307,8 @@ pub(crate) struct Topic {
     pub(crate) name: TopicName,
     me: Mailbox<TopicItem>,
     pub(crate) phase: Phase,
-    pub(crate) subscriptions: BTreeMap<Arc<str>, Subscription>,
+    pub(crate) subscriptions: LiteMap<Arc<str>, Subscription>,
+    waking: WakeRound,
     pub(crate) counts: TopicCounts,
     /// Who waits for the topic to be terminated.
     pub(crate) terminating: Vec<Reply<Result<Position, Refusal>>>,
@@ -322,22 +325,27 @@ impl Topic {
                 Phase::Opening(until, _) => Some(*until),
                 Phase::Closing(_) | Phase::Gone(_) => None,
             };
-            tokio::select! {
-                biased;
-                () = inbox.wait() => {}
-                () = clock.sleep_until_some(deadline) => {}
+            if self.waking.is_over() {
+                tokio::select! {
+                    biased;
+                    () = inbox.wait() => {}
+                    () = clock.sleep_until_some(deadline) => {}
+                }
+            } else {
+                // Connections send the receipts first.
+                tokio::task::yield_now().await;
+                self.wake_some();
             }
             inbox.take(&mut batch);
-            let mut items = batch.drain(..).peekable();
-            while items.peek().is_some() {
-                items.by_ref().take(TURN).for_each(|item| self.handle(item));
+            loop {
+                let turn = batch.len().min(TURN);
+                batch.drain(..turn).for_each(|item| self.handle(item));
                 self.flush();
-                if items.peek().is_some() {
-                    tokio::task::yield_now().await;
+                if batch.is_empty() {
+                    break;
                 }
+                tokio::task::yield_now().await;
             }
-            drop(items);
-            self.flush();
             if let Phase::Gone(end) = &self.phase {
                 let end = end.clone();
                 self.refuse_rest(&mut inbox, &end);
@@ -371,7 +379,7 @@ impl Topic {
             (Phase::Opening(_, waiting), item) => waiting.push(item),
             (Phase::Closing(done), TopicItem::Close(reply)) => done.push(reply),
             (Phase::Closing(_), TopicItem::Closed) => self.gone(TopicEnd::Closed),
-            (Phase::Closing(_), TopicItem::SubscriptionEnded(name)) => drop(self.subscriptions.remove(&name)),
+            (Phase::Closing(_), TopicItem::SubscriptionEnded(name)) => self.remove_subscription(&name),
             (Phase::Closing(_), item) => refuse(item, &closing()),
             (Phase::Gone(TopicEnd::Failed(error)), item) => refuse(item, &of_log(error)),
             (Phase::Gone(_), item) => refuse(item, &closing()),
@@ -439,13 +447,13 @@ impl Topic {
                 self.trim();
             }
             TopicItem::SubscriptionEnded(name) => {
-                self.subscriptions.remove(&name);
+                self.remove_subscription(&name);
                 self.counts.remove_subscription(&name);
                 self.trim();
             }
             TopicItem::SubscriptionFailed(name, error) => {
                 tracing::warn!(topic = %self.name, subscription = %name, %error, "a subscription failed: the topic is opened anew");
-                self.subscriptions.remove(&name);
+                self.remove_subscription(&name);
                 self.fail(error);
             }
             TopicItem::IsActive(to) => {
@@ -528,7 +536,26 @@ impl Topic {
             handle.terminated();
         }
         self.counts.add_subscription(&name, counts);
+        if self.subscriptions.is_empty() {
+            // Most topics have one.
+            self.subscriptions = LiteMap::with_capacity(1);
+        }
         self.subscriptions.insert(name, Subscription { handle, durable, mark_delete: None });
+        self.waking.places_changed(self.subscriptions.len());
+    }
+
+    fn remove_subscription(&mut self, name: &str) {
+        self.subscriptions.remove(name);
+        self.waking.places_changed(self.subscriptions.len());
+    }
+
+    /// Wakes some of those that wait for new entries.
+    fn wake_some(&mut self) {
+        for place in self.waking.step(self.subscriptions.len()) {
+            if let Some((_, subscription)) = self.subscriptions.get_indexed(place) {
+                subscription.handle.wake_if_waiting();
+            }
+        }
     }
 
     /// The end of a turn: submit, then receipts, then wake those that wait for new entries.
@@ -545,9 +572,11 @@ impl Topic {
         }
         serving.publishing.give_turns(&mut serving.appender);
         serving.appender.flush();
-        if serving.publishing.send_receipts(now, self.env.clock.wall(), &mut serving.appender) {
-            self.subscriptions.values().for_each(|subscription| subscription.handle.wake_if_waiting());
+        let stored = serving.publishing.send_receipts(now, self.env.clock.wall(), &mut serving.appender);
+        if stored && self.waking.begin(self.subscriptions.len()) {
+            self.wake_some();
         }
+        let Phase::Serving(serving) = &mut self.phase else { return };
         if let AppenderState::Failed(error) = serving.appender.state() {
             self.fail(error);
             return;

@@ -80,6 +80,7 @@ pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, Refused>
         connections: api.broker.connections(),
         topics: api.broker.topics().len(),
         memory: memory(api.broker.options()),
+        metadata_writes: api.broker.metadata_writes(),
     };
     let head = render(&facts, &crate::metrics::process(&RealDisk));
     let text = Exposition::new(head, cluster, api.broker.measure().await, scrape);

@@ -18,6 +18,7 @@ pub(crate) struct Facts {
     pub(crate) topics: usize,
     /// Classes of memory.
     pub(crate) memory: Vec<Memory>,
+    pub(crate) metadata_writes: u64,
 }
 
 /// What is kept for clients of one kind.
@@ -63,24 +64,26 @@ fn parse(status: &str) -> Process {
 pub(crate) fn render(facts: &Facts, process: &Process) -> String {
     let mut text = String::new();
     let cluster = escape(&facts.cluster);
-    let mut gauge = |name: &str, help: &str, labels: &str, value: &dyn std::fmt::Display| {
+    let mut line = |kind: &str, name: &str, help: &str, labels: &str, value: &dyn std::fmt::Display| {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name}{labels} {value}");
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{labels} {value}");
     };
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     let of_cluster = format!("{{cluster=\"{cluster}\"}}");
-    gauge("geminga_build_info", "The version that runs.", &version, &1);
+    line("gauge", "geminga_build_info", "The version that runs.", &version, &1);
     let of_version = format!("{{cluster=\"{cluster}\",version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
-    gauge("pulsar_version_info", "The version that runs, as Pulsar tells it.", &of_version, &1);
-    gauge("pulsar_active_connections", "Clients that are connected.", &of_cluster, &facts.connections);
-    gauge("pulsar_broker_topics_count", "Topics that are open.", &of_cluster, &facts.topics);
+    line("gauge", "pulsar_version_info", "The version that runs, as Pulsar tells it.", &of_version, &1);
+    line("gauge", "pulsar_active_connections", "Clients that are connected.", &of_cluster, &facts.connections);
+    line("gauge", "pulsar_broker_topics_count", "Topics that are open.", &of_cluster, &facts.topics);
     let started = format!("{}.{:03}", facts.started.0.div_euclid(1000), facts.started.0.rem_euclid(1000));
-    gauge("process_start_time_seconds", "When the process began to serve, since 1970.", "", &started);
+    line("gauge", "process_start_time_seconds", "When the process began to serve, since 1970.", "", &started);
+    let written = "Metadata nodes that were asked to be written or deleted.";
+    line("counter", "geminga_metadata_writes_total", written, &of_cluster, &facts.metadata_writes);
     if let Some(bytes) = &process.resident_bytes {
-        gauge("process_resident_memory_bytes", "Memory that the process occupies.", "", bytes);
+        line("gauge", "process_resident_memory_bytes", "Memory that the process occupies.", "", bytes);
     }
     if let Some(threads) = &process.threads {
-        gauge("process_threads", "Threads of the process.", "", threads);
+        line("gauge", "process_threads", "Threads of the process.", "", threads);
     }
     for (name, help, value) in [
         (
@@ -113,12 +116,13 @@ mod tests {
     fn the_text() {
         let memory = ["ingress", "cache"].map(|class| Memory { class, used: 5, limit: 7 }).into();
         let started = UnixMillis(1_700_000_000_005);
-        let facts = Facts { cluster: "a\"b".into(), started, connections: 2, topics: 3, memory };
+        let facts = Facts { cluster: "a\"b".into(), started, connections: 2, topics: 3, memory, metadata_writes: 4 };
         let text = render(&facts, &Process { resident_bytes: None, threads: Some(7) });
         for line in [
             "pulsar_active_connections{cluster=\"a\\\"b\"} 2",
             "pulsar_broker_topics_count{cluster=\"a\\\"b\"} 3",
             "process_start_time_seconds 1700000000.005",
+            "geminga_metadata_writes_total{cluster=\"a\\\"b\"} 4",
             "process_threads 7",
             "# TYPE process_threads gauge",
             "geminga_memory_used_bytes{cluster=\"a\\\"b\",class=\"ingress\"} 5",

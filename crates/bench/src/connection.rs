@@ -54,6 +54,11 @@ impl Connection {
         self.socket.write_all(bytes).map_err(|error| error.to_string())
     }
 
+    /// For a thread that only writes, while another only reads.
+    pub(crate) fn writing_half(&self) -> Result<TcpStream, String> {
+        self.socket.try_clone().map_err(|error| error.to_string())
+    }
+
     pub(crate) fn send(&mut self, command: &Command) -> Result<(), String> {
         let mut out = BytesMut::new();
         encode_command(&mut out, command);

@@ -9,6 +9,7 @@
 //! Start reading at `rows.rs`.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // this program reports to a person
 
+mod acks;
 mod connection;
 mod many;
 mod probe;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::acks;
 use crate::connection::Connection;
 use crate::many::{self, Clients};
 use crate::probe::{self, Probe};
@@ -82,6 +83,9 @@ pub(crate) fn run(plan: &Plan) -> Result<(), String> {
             also: String::new(),
         }
         .print();
+    }
+    if wanted(ACKS) || wanted(AFTER_KILL) {
+        acks(plan, folder.path(), &probe)?;
     }
     if wanted("idle") || wanted("topics") {
         idle_and_topics(plan, folder.path())?;
@@ -211,6 +215,58 @@ fn fan_out(plan: &Plan, server: &Server) -> Result<Row, String> {
         reached: Some(ratio <= 1.5),
         also: format!("{:.0} published/s, {:.0} received/s", fanned.messages_a_second, fanned.received_a_second),
     })
+}
+
+const ACKS: &str = "10,000 subscriptions, acks";
+const AFTER_KILL: &str = "10,000 subscriptions, after kill -9";
+
+fn acks(plan: &Plan, folder: &std::path::Path, probe: &Probe) -> Result<(), String> {
+    let data = folder.join("acks");
+    let server = Server::start(&plan.geminga, &data)?;
+    let outcome = acks::run(&server, plan.duration)?;
+    let p99 = Duration::from_micros(outcome.latency.value_at_percentile(99.0));
+    let syncs = p99.as_secs_f64() / probe.sync.as_secs_f64().max(1e-6);
+    let writes = outcome.metadata_writes;
+    Row {
+        name: ACKS,
+        measured: format!(
+            "{:.0} acks/s, half with receipts: p99 {} µs, {syncs:.1} S; {} metadata writes",
+            outcome.acks_a_second,
+            p99.as_micros(),
+            writes.map_or_else(|| "?".to_owned(), |writes| writes.to_string())
+        ),
+        target: "p99 at most 3 S, no metadata writes".into(),
+        reached: Some(syncs <= 3.0 && writes == Some(0)),
+        also: format!(
+            "p50 {} p99.9 {} µs, {:.2} CPU s/M, {:.0} B written an ack",
+            outcome.latency.value_at_percentile(50.0),
+            outcome.latency.value_at_percentile(99.9),
+            outcome.cpu_a_million,
+            outcome.written_an_ack
+        ),
+    }
+    .print();
+    server.kill()?;
+    let started = Instant::now();
+    let server = Server::start(&plan.geminga, &data)?;
+    let ready = started.elapsed();
+    let attached = acks::attach(server.broker)?;
+    let (all, cpu) = (started.elapsed(), server.cpu()?);
+    let stopped = server.stop()?;
+    Row {
+        name: AFTER_KILL,
+        measured: format!("ready in {} ms, all answer in {} ms", ready.as_millis(), all.as_millis()),
+        target: "under 1 s".into(),
+        reached: Some(all < Duration::from_secs(1)),
+        also: format!(
+            "attaching {} ms, {:.2} CPU s; stopped in {} ms",
+            attached.as_millis(),
+            cpu.as_secs_f64(),
+            stopped.as_millis()
+        ),
+    }
+    .print();
+    Ok(())
 }
 
 fn idle_and_topics(plan: &Plan, folder: &std::path::Path) -> Result<(), String> {

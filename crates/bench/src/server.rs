@@ -1,7 +1,7 @@
 //! The process that is measured, and what it costs.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::Duration;
 pub(crate) struct Server {
     child: Child,
     pub(crate) broker: SocketAddr,
+    web: Option<SocketAddr>,
 }
 
 impl Server {
@@ -32,12 +33,12 @@ impl Server {
             let before = said.len();
             let got = lines.read_line(&mut said).map_err(|error| error.to_string())?;
             let line = said.get(before..).unwrap_or_default();
-            if let Some(port) = line.split("pulsar://127.0.0.1:").nth(1) {
-                let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
-                let port: u16 = digits.parse().map_err(|_| format!("no port in: {line}"))?;
+            if line.contains("pulsar://127.0.0.1:") {
+                let broker = address(line, "pulsar://127.0.0.1:").ok_or_else(|| format!("no port in: {line}"))?;
+                let web = address(line, "http://127.0.0.1:");
                 // What it says later must not fill the pipe.
                 thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-                return Ok(Server { child, broker: SocketAddr::from(([127, 0, 0, 1], port)) });
+                return Ok(Server { child, broker, web });
             }
             if got == 0 {
                 return Err(format!("the server ended before it was ready: {said}"));
@@ -53,6 +54,24 @@ impl Server {
         let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
         Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    /// Bytes that it has written to files.
+    pub(crate) fn written(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/io", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        line.and_then(|bytes| bytes.parse().ok()).ok_or_else(|| format!("no bytes in {path}"))
+    }
+
+    /// Metadata nodes that it has written or deleted; `None` if it does not tell.
+    pub(crate) fn metadata_writes(&self) -> Option<u64> {
+        let mut stream = TcpStream::connect(self.web?).ok()?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let line = answer.lines().find(|line| line.starts_with("geminga_metadata_writes_total"))?;
+        line.rsplit(' ').next()?.parse().ok()
     }
 
     /// Memory that it holds, in bytes.
@@ -76,6 +95,11 @@ impl Server {
     pub(crate) fn kill(mut self) -> Result<(), String> {
         self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|error| error.to_string())
     }
+}
+
+fn address(line: &str, before: &str) -> Option<SocketAddr> {
+    let digits: String = line.split(before).nth(1)?.chars().take_while(char::is_ascii_digit).collect();
+    Some(SocketAddr::from(([127, 0, 0, 1], digits.parse().ok()?)))
 }
 
 impl Drop for Server {

@@ -142,6 +142,12 @@ impl Broker {
         &self.0.env
     }
 
+    /// How many metadata nodes this process asked to be written or deleted.
+    #[must_use]
+    pub fn metadata_writes(&self) -> u64 {
+        self.0.metadata.writes()
+    }
+
     pub(crate) fn metadata(&self) -> &MetadataStore {
         &self.0.metadata
     }

@@ -3,58 +3,43 @@
 use std::collections::BTreeMap;
 
 use geminga_model::{EntryId, LedgerId, Position};
-use geminga_records::{AckedRange, BatchSet, CursorProperty, PositionInfo};
+use geminga_records::CursorProperty;
 use roaring::RoaringBitmap;
 
 use crate::batch::UnackedSet;
+use crate::changes::Changes;
 use crate::extents::Extents;
 
-/// Ranges written in the form that every Pulsar version reads; a state with more is written as bitmaps.
-const MAX_RANGES: usize = 10_000;
+/// Entries whose redelivery counts are kept. Of more, those with the highest positions begin again at 0.
+const MOST_COUNTED: usize = 50_000;
 
-/// What is acked: everything up to `mark_delete`, and beyond it single entries and parts of batches.
+/// What is acked: everything up to `mark_delete`, and beyond it single entries and parts of batches. And how often
+/// entries that are not acked were asked to be delivered again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cursor {
-    mark_delete: Position,
-    acked: BTreeMap<LedgerId, RoaringBitmap>,
-    batches: BTreeMap<Position, UnackedSet>,
-    properties: Vec<CursorProperty>,
+    pub(crate) mark_delete: Position,
+    pub(crate) acked: BTreeMap<LedgerId, RoaringBitmap>,
+    pub(crate) batches: BTreeMap<Position, UnackedSet>,
+    pub(crate) redeliveries: BTreeMap<Position, u32>,
+    pub(crate) properties: Vec<CursorProperty>,
+    pub(crate) changes: Changes,
     /// Counts changes, so that a driver knows whether what it stored is still all there is.
-    revision: u64,
+    pub(crate) revision: u64,
 }
 
 impl Cursor {
     /// A cursor that has acked everything up to `mark_delete` and nothing beyond.
     #[must_use]
     pub fn at(mark_delete: Position) -> Cursor {
-        Cursor { mark_delete, acked: BTreeMap::new(), batches: BTreeMap::new(), properties: Vec::new(), revision: 0 }
-    }
-
-    /// The cursor that was stored, fitted to the topic as it is now: what was acked in ledgers that are gone is
-    /// forgotten, and a mark-delete position outside the topic moves to its nearest end.
-    #[must_use]
-    pub fn restore(stored: &PositionInfo, extents: &Extents) -> Cursor {
-        let mut cursor = Cursor::at(stored.mark_delete.clamp(extents.start(), extents.end().max(extents.start())));
-        cursor.properties.clone_from(&stored.properties);
-        for AckedRange { lower, upper } in &stored.acked {
-            cursor.insert_range(*lower, *upper, extents);
+        Cursor {
+            mark_delete,
+            acked: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            redeliveries: BTreeMap::new(),
+            properties: Vec::new(),
+            changes: Changes::unsaved(),
+            revision: 0,
         }
-        if stored.acked.is_empty() {
-            for (ledger, words) in &stored.acked_bitmaps {
-                for entry in set_bits(words) {
-                    cursor.insert(Position { ledger: *ledger, entry }, extents);
-                }
-            }
-        }
-        for BatchSet { position, unacked } in &stored.batch_sets {
-            let set = UnackedSet::from_words(unacked);
-            if *position > cursor.mark_delete && extents.entries(position.ledger).is_some() && !set.is_empty() {
-                cursor.batches.insert(*position, set);
-            }
-        }
-        cursor.advance(extents);
-        cursor.revision = 0;
-        cursor
     }
 
     /// Everything up to here is acked.
@@ -102,6 +87,7 @@ impl Cursor {
             self.advance(extents);
         } else if self.batches.get(&position) != Some(&left) {
             self.batches.insert(position, left);
+            self.changes.in_batch(position);
             self.revision += 1;
         }
     }
@@ -120,7 +106,38 @@ impl Cursor {
         self.mark_delete = mark_delete;
         self.acked.clear();
         self.batches.clear();
+        self.redeliveries.clear();
+        self.changes.forget();
         self.revision += 1;
+    }
+
+    /// Counts that entries were asked to be delivered again. Acked ones are not counted.
+    pub fn redelivered(&mut self, positions: impl IntoIterator<Item = Position>) {
+        for position in positions {
+            if self.is_acked(position) {
+                continue;
+            }
+            let count = self.redelivery_count(position).saturating_add(1);
+            if self.set_redeliveries(position, count) {
+                self.changes.redelivered(position);
+                self.revision += 1;
+            }
+        }
+    }
+
+    /// How often an entry was asked to be delivered again.
+    #[must_use]
+    pub fn redelivery_count(&self, position: Position) -> u32 {
+        self.redeliveries.get(&position).copied().unwrap_or(0)
+    }
+
+    /// Whether there is room for it.
+    pub(crate) fn set_redeliveries(&mut self, position: Position, count: u32) -> bool {
+        self.redeliveries.insert(position, count);
+        if self.redeliveries.len() <= MOST_COUNTED {
+            return true;
+        }
+        self.redeliveries.pop_last().is_none_or(|(dropped, _)| dropped != position)
     }
 
     /// Entries after the mark-delete position that are not wholly acked.
@@ -166,64 +183,21 @@ impl Cursor {
         self.acked.values().map(RoaringBitmap::len).sum()
     }
 
-    /// The state to store: all of it.
-    #[must_use]
-    pub fn snapshot(&self) -> PositionInfo {
-        let mut info = PositionInfo::at(self.mark_delete);
-        info.properties.clone_from(&self.properties);
-        info.batch_sets = (self.batches.iter())
-            .map(|(position, set)| BatchSet { position: *position, unacked: set.words() })
-            .collect();
-        let ranges: Vec<AckedRange> = self.ranges().take(MAX_RANGES + 1).collect();
-        if ranges.len() <= MAX_RANGES {
-            info.acked = ranges;
-        } else {
-            info.acked_bitmaps = self.acked.iter().map(|(ledger, acked)| (*ledger, words(acked))).collect();
-        }
-        info
-    }
-
-    fn ranges(&self) -> impl Iterator<Item = AckedRange> + '_ {
-        self.acked.iter().flat_map(|(ledger, acked)| {
-            let position = |entry: i64| Position { ledger: *ledger, entry: EntryId(entry) };
-            let mut entries = acked.iter().map(i64::from).peekable();
-            std::iter::from_fn(move || {
-                let first = entries.next()?;
-                let mut last = first;
-                while entries.next_if(|entry| *entry == last + 1).is_some() {
-                    last += 1;
-                }
-                Some(AckedRange { lower: position(first - 1), upper: position(last) })
-            })
-        })
-    }
-
-    fn insert(&mut self, position: Position, extents: &Extents) {
+    pub(crate) fn insert(&mut self, position: Position, extents: &Extents) {
         if self.is_acked(position) || !exists(position, extents) {
             return;
         }
         if let Ok(entry) = u32::try_from(position.entry.0) {
             self.acked.entry(position.ledger).or_default().insert(entry);
             self.batches.remove(&position);
+            self.redeliveries.remove(&position);
+            self.changes.acked(position);
             self.revision += 1;
         }
     }
 
-    /// A range may reach over several ledgers, as Java writes it.
-    fn insert_range(&mut self, lower: Position, upper: Position, extents: &Extents) {
-        let ledgers: Vec<(LedgerId, i64)> =
-            extents.iter().filter(|(ledger, _)| (lower.ledger..=upper.ledger).contains(ledger)).collect();
-        for (ledger, entries) in ledgers {
-            let first = if ledger == lower.ledger { lower.entry.0.saturating_add(1).max(0) } else { 0 };
-            let end = if ledger == upper.ledger { upper.entry.0.saturating_add(1).min(entries) } else { entries };
-            for entry in first..end {
-                self.insert(Position { ledger, entry: EntryId(entry) }, extents);
-            }
-        }
-    }
-
     /// Moves the mark-delete position over what is acked without a gap.
-    fn advance(&mut self, extents: &Extents) {
+    pub(crate) fn advance(&mut self, extents: &Extents) {
         let mut reached = self.mark_delete;
         while let Some(next) = extents.next(reached) {
             if !self.is_acked(next) {
@@ -248,29 +222,15 @@ impl Cursor {
             }
         }
         self.batches = self.batches.split_off(&position.next());
+        if !self.redeliveries.is_empty() {
+            self.redeliveries = self.redeliveries.split_off(&position.next());
+        }
         self.revision += 1;
     }
 }
 
 fn exists(position: Position, extents: &Extents) -> bool {
     position.entry >= EntryId(0) && extents.entries(position.ledger).is_some_and(|entries| position.entry.0 < entries)
-}
-
-fn set_bits(words: &[i64]) -> impl Iterator<Item = EntryId> + '_ {
-    (0i64..).zip(words).flat_map(|(word, bits)| {
-        (0i64..64).filter(move |bit| bits.cast_unsigned() >> bit & 1 == 1).map(move |bit| EntryId(word * 64 + bit))
-    })
-}
-
-fn words(acked: &RoaringBitmap) -> Vec<i64> {
-    let len = acked.max().map_or(0, |max| max as usize / 64 + 1);
-    let mut words = vec![0u64; len];
-    for entry in acked {
-        if let Some(word) = words.get_mut(entry as usize / 64) {
-            *word |= 1 << (entry % 64);
-        }
-    }
-    words.into_iter().map(u64::cast_signed).collect()
 }
 
 #[cfg(test)]

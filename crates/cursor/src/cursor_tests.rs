@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use geminga_records::{AckedRange, PositionInfo};
+
 use super::*;
 use proptest::prelude::*;
 
@@ -127,6 +129,15 @@ fn a_state_with_many_holes_is_stored_as_bitmaps() {
     assert!(stored.acked.is_empty() && stored.acked_bitmaps.len() == 1);
     let restored = Cursor::restore(&PositionInfo::decode(&stored.encode()).unwrap(), &extents);
     assert_eq!((restored.acked_beyond(), restored.backlog(&extents)), (25_000, 25_000));
+}
+
+/// A client names an entry that no ledger can have.
+#[test]
+fn a_cumulative_ack_beyond_a_ledger() {
+    let extents = extents();
+    let mut cursor = Cursor::at(extents.start());
+    cursor.ack_cumulative(Position::new(1, i64::MAX), &extents);
+    assert_eq!((extents.next(cursor.mark_delete()), cursor.backlog(&extents)), (Some(Position::new(4, 0)), 73));
 }
 
 #[test]

@@ -62,7 +62,8 @@ impl Extents {
     /// The first entry after `position`, if it exists.
     #[must_use]
     pub fn next(&self, position: Position) -> Option<Position> {
-        if position.ledger >= LedgerId(0) && self.entries(position.ledger).is_some_and(|n| position.entry.0 + 1 < n) {
+        if position.ledger >= LedgerId(0) && self.entries(position.ledger).is_some_and(|n| position.next().entry.0 < n)
+        {
             return Some(position.next());
         }
         let mut later = self.from(position.ledger).iter().filter(|(ledger, _)| *ledger > position.ledger);
@@ -90,7 +91,7 @@ impl Extents {
             return 0;
         }
         let entries = |ledger: LedgerId, entries: i64| {
-            let first = if ledger == after.ledger { after.entry.0 + 1 } else { 0 };
+            let first = if ledger == after.ledger { after.next().entry.0 } else { 0 };
             let end = if ledger == through.ledger { (through.entry.0.saturating_add(1)).min(entries) } else { entries };
             u64::try_from(end - first).unwrap_or(0)
         };
@@ -121,6 +122,9 @@ mod tests {
         assert_eq!(topic.previous(Position::new(9, 0)), Position::new(5, 1));
         assert_eq!(topic.previous(Position::new(5, 0)), Position::new(3, -1));
         assert_eq!(topic.count(Position::EARLIEST, Position::LATEST), 2);
+        // A client may name any entry of a ledger that there is.
+        let beyond = Position::new(3, i64::MAX);
+        assert_eq!((topic.next(beyond), topic.count(beyond, topic.end())), (Some(Position::new(5, 0)), 2));
     }
 
     proptest! {

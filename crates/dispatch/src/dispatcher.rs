@@ -1,7 +1,5 @@
 //! The dispatcher of one subscription.
 
-use std::collections::BTreeMap;
-
 use geminga_model::{HashRange, Position};
 
 use crate::consumer::{ConsumerId, ConsumerState, Given, NewConsumer};
@@ -94,7 +92,6 @@ pub struct Dispatcher {
     active: Option<ConsumerId>,
     read_after: Position,
     replay: Replay,
-    redeliveries: BTreeMap<Position, u32>,
     next_turn: usize,
     slots: Slots,
 }
@@ -109,7 +106,6 @@ impl Dispatcher {
             active: None,
             read_after: position,
             replay: Replay::default(),
-            redeliveries: BTreeMap::new(),
             next_turn: 0,
             slots: Slots::default(),
         }
@@ -143,12 +139,6 @@ impl Dispatcher {
     #[must_use]
     pub fn replaying(&self) -> usize {
         self.replay.len()
-    }
-
-    /// How often an entry was asked to be delivered again.
-    #[must_use]
-    pub fn redelivery_count(&self, position: Position) -> u32 {
-        self.redeliveries.get(&position).copied().unwrap_or(0)
     }
 
     /// Adds a consumer. The first one decides the kind. `mark_delete` is where a new active consumer starts.
@@ -338,7 +328,6 @@ impl Dispatcher {
     /// A consumer acked an entry wholly. Also right for one that nobody was given.
     pub fn acked(&mut self, position: Position) {
         self.replay.remove(position);
-        self.redeliveries.remove(&position);
         if let Some(given) = self.consumers.iter_mut().find_map(|consumer| consumer.take_back(position)) {
             self.slots.release(given.slot);
         }
@@ -349,7 +338,6 @@ impl Dispatcher {
         // Who skips messages also skips reading them.
         self.read_after = self.read_after.max(position);
         self.replay.remove_through(position);
-        self.redeliveries = self.redeliveries.split_off(&position.next());
         for consumer in &mut self.consumers {
             let kept = consumer.pending.split_off(&position.next());
             let gone: u64 = consumer.pending.values().map(|given| u64::from(given.messages)).sum();
@@ -360,23 +348,25 @@ impl Dispatcher {
 
     /// A consumer wants entries again: those given, or all that it holds. On a subscription with one active consumer
     /// it is always all, in order, from `mark_delete` on.
-    pub fn redeliver(&mut self, id: ConsumerId, positions: &[Position], mark_delete: Position) {
+    ///
+    /// Tells which entries that is, for whoever counts; none where one consumer is active.
+    pub fn redeliver(&mut self, id: ConsumerId, positions: &[Position], mark_delete: Position) -> Vec<Position> {
         if self.kind.has_active() {
             if self.active == Some(id) {
                 self.rewind(mark_delete);
             }
-            return;
+            return Vec::new();
         }
-        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return };
-        let wanted: Vec<Position> =
+        let Some(consumer) = self.consumers.iter_mut().find(|consumer| consumer.id == id) else { return Vec::new() };
+        let mut wanted: Vec<Position> =
             if positions.is_empty() { consumer.pending.keys().copied().collect() } else { positions.to_vec() };
-        for position in wanted {
-            if let Some(given) = consumer.take_back(position) {
-                self.slots.release(given.slot);
-                self.replay.insert(position, given.slot);
-                *self.redeliveries.entry(position).or_default() += 1;
-            }
-        }
+        wanted.retain(|position| {
+            let Some(given) = consumer.take_back(*position) else { return false };
+            self.slots.release(given.slot);
+            self.replay.insert(*position, given.slot);
+            true
+        });
+        wanted
     }
 
     /// Why a consumer is sent nothing now.

@@ -4,7 +4,8 @@
 //! assigns each entry that was read, and takes entries back when they are to be delivered again. It answers
 //! [`Dispatcher::why`] nothing moves.
 //!
-//! Deliberately not here: acknowledgements (`cursor` knows; the caller leaves out what is acked), reading, sockets.
+//! Deliberately not here: acknowledgements and redelivery counts (`cursor` knows; the caller leaves out what is acked),
+//! reading, sockets.
 //!
 //! Exclusive and Failover subscriptions have one active consumer and deliver in order; Shared ones deal entries out to
 //! everyone in turn. Key_Shared ones give all entries of a key to one consumer, in order: an entry waits while another

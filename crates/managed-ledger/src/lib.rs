@@ -13,6 +13,7 @@
 
 mod appender;
 mod cache;
+mod cursor_read;
 mod cursor_store;
 mod error;
 mod log;
@@ -24,7 +25,9 @@ mod trim;
 
 pub use appender::{Appender, AppenderEvent, AppenderSink, AppenderState};
 pub use cache::TailCache;
-pub use cursor_store::{CursorEvent, CursorSink, CursorStore, Saved, create_cursor, delete_cursor, open_cursor};
+pub use cursor_store::{
+    CursorEvent, CursorSink, CursorStore, SaveFor, Saved, create_cursor, delete_cursor, open_cursor,
+};
 pub use error::ManagedLedgerError;
 pub use log::{CachedRead, Log, LogEntry};
 pub use open::{Opened, delete, list_cursors, open};

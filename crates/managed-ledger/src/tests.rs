@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use geminga_cursor::{Cursor, Extents};
+use geminga_cursor::{Cursor, Extents, UnackedSet};
 use geminga_env::{Env, Inbox, Mailbox, mailbox};
 use geminga_ledger::LedgerClient;
 use geminga_ledger::memory::MemoryBookies;
 use geminga_metastore::memory;
 use geminga_model::{Position, TopicName};
 use geminga_quorum::BookieError;
-use geminga_records::{LedgerState, ManagedCursorInfo, ManagedLedgerInfo, Quorum, paths};
+use geminga_records::{
+    AckedRange, CursorEntry, LedgerState, ManagedCursorInfo, ManagedLedgerInfo, PositionInfo, Quorum, paths,
+};
 
 use super::*;
 
@@ -359,8 +361,10 @@ impl Bench {
     async fn subscription(&self, extents: &Extents) -> Subscription {
         let (mailbox, inbox) = mailbox();
         let sink = Arc::new(ToInbox(mailbox));
-        let (store, state) = open_cursor(&self.ledgers, &self.topic, "s", sink).await.unwrap();
-        Subscription { store, inbox, cursor: Cursor::restore(&state, extents), env: self.ledgers.env.clone() }
+        let (store, stored) = open_cursor(&self.ledgers, &self.topic, "s", sink).await.unwrap();
+        let mut cursor = stored.restore(extents);
+        cursor.keep_changes();
+        Subscription { store, inbox, cursor, env: self.ledgers.env.clone() }
     }
 
     async fn cursor_node(&self) -> ManagedCursorInfo {
@@ -371,7 +375,11 @@ impl Bench {
 
 impl Subscription {
     async fn save(&mut self) -> Saved {
-        self.store.save(self.env.clock.now(), self.cursor.revision(), self.cursor.snapshot());
+        self.save_for(SaveFor::Time).await
+    }
+
+    async fn save_for(&mut self, why: SaveFor) -> Saved {
+        self.store.save(self.env.clock.now(), &mut self.cursor, why);
         self.store.flush();
         let mut batch = vec![];
         loop {
@@ -379,7 +387,7 @@ impl Subscription {
             self.inbox.take(&mut batch);
             let mut saved = None;
             for event in batch.drain(..) {
-                saved = self.store.handle_event(self.env.clock.now(), event).or(saved);
+                saved = self.store.handle_event(self.env.clock.now(), event, &mut self.cursor).or(saved);
             }
             self.store.flush();
             if let Some(saved) = saved {
@@ -437,4 +445,126 @@ async fn a_cursor_ledger_that_cannot_be_written_folds_into_the_node() {
     let node = bench.cursor_node().await;
     assert_eq!((node.cursor_ledger.0, node.mark_delete, node.acked.len()), (-1, Some(Position::new(7, 3)), 1));
     assert_eq!(bench.subscription(&extents).await.cursor.snapshot(), subscription.cursor.snapshot());
+}
+
+impl Bench {
+    /// The last entry of the cursor's ledger, as Java reads it, after recovery.
+    async fn last_entry(&self) -> CursorEntry {
+        let closed = self.ledgers.ledgers.recover(self.cursor_node().await.cursor_ledger).await.unwrap();
+        let reader = self.ledgers.ledgers.reader(closed.ledger, closed.metadata);
+        let last = reader.read(closed.last_entry, closed.last_entry, 0).await.unwrap();
+        CursorEntry::decode(&last[0].payload).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_ledger_is_made_for_the_first_receipt() {
+    let bench = bench(1000);
+    let mut extents = Extents::default();
+    extents.set(geminga_model::LedgerId(7), 200_000);
+    create_cursor(&bench.ledgers, &bench.topic, "s", extents.start(), &[]).await.unwrap();
+    let mut subscription = bench.subscription(&extents).await;
+    for round in 0..30 {
+        // More than an entry of a delta has room for.
+        subscription.cursor.ack((0..3000).map(|i| Position::new(7, round * 6000 + 2 * i + 1)), &extents);
+        subscription.cursor.redelivered([Position::new(7, 4), Position::new(7, 2 * round)]);
+        assert!(matches!(subscription.save_for(SaveFor::Receipt).await, Saved::Durable(_)));
+    }
+    let last = bench.last_entry().await;
+    assert!(!last.extension.unwrap().is_snapshot() && last.info.acked_ranges().len() < 30 * 3000);
+    let mut next = bench.subscription(&extents).await;
+    assert_eq!(next.cursor.snapshot(), subscription.cursor.snapshot());
+    assert_eq!(next.cursor.redeliveries(), subscription.cursor.redeliveries());
+    assert_eq!(next.cursor.redelivery_count(Position::new(7, 4)), 31);
+    // Nothing changed, and yet there is something to do before it is handed over.
+    assert!(!next.store.is_exact());
+    assert!(matches!(next.save_for(SaveFor::Close).await, Saved::Durable(_)));
+    assert!(next.store.is_exact());
+    assert_eq!(Cursor::restore(&bench.last_entry().await.info, &extents).snapshot(), next.cursor.snapshot());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_state_gets_another_ledger_when_one_is_lost() {
+    let bench = bench(1000);
+    let mut extents = Extents::default();
+    extents.set(geminga_model::LedgerId(7), 200_000);
+    create_cursor(&bench.ledgers, &bench.topic, "s", extents.start(), &[]).await.unwrap();
+    let mut subscription = bench.subscription(&extents).await;
+    subscription.cursor.ack((0..50_000).map(|i| Position::new(7, 2 * i + 1)), &extents);
+    subscription.save_for(SaveFor::Receipt).await;
+    let lost = bench.cursor_node().await.cursor_ledger;
+    bench.ledgers.ledgers.recover(lost).await.unwrap();
+    subscription.cursor.ack([Position::new(7, 2)], &extents);
+    assert_eq!(subscription.save().await, Saved::Durable(subscription.cursor.revision()));
+    let node = bench.cursor_node().await;
+    assert!(node.cursor_ledger.0 > lost.0 && node.acked.is_empty());
+    assert_eq!(bench.subscription(&extents).await.cursor.snapshot(), subscription.cursor.snapshot());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_leaves_a_snapshot_behind() {
+    let bench = bench(1000);
+    let mut extents = Extents::default();
+    extents.set(geminga_model::LedgerId(7), 1000);
+    create_cursor(&bench.ledgers, &bench.topic, "s", extents.start(), &[]).await.unwrap();
+    let mut subscription = bench.subscription(&extents).await;
+    for round in 1..4 {
+        subscription.cursor.redelivered([Position::new(7, 4)]);
+        subscription.save_for(SaveFor::Receipt).await;
+        assert_eq!(subscription.store.is_exact(), round == 1, "deltas follow the snapshot that the ledger begins with");
+    }
+    subscription.save_for(SaveFor::Close).await;
+    assert!(bench.last_entry().await.extension.unwrap().is_snapshot());
+    // Little state and no ledger: the node takes it, with the counts.
+    let mut next = bench.subscription(&extents).await;
+    next.cursor.ack([Position::new(7, 8)], &extents);
+    next.save_for(SaveFor::Close).await;
+    assert_eq!(bench.cursor_node().await.cursor_ledger.0, -1);
+    let mut next = bench.subscription(&extents).await;
+    assert_eq!((next.cursor.redelivery_count(Position::new(7, 4)), next.cursor.acked_beyond()), (3, 1));
+    // Batches acked in part are not restored from a node by Java.
+    next.cursor.ack_in_batch(Position::new(7, 9), &UnackedSet::from_words(&[5]), &extents);
+    next.save_for(SaveFor::Close).await;
+    assert_eq!(bench.last_entry().await.info.batch_sets.len(), 1);
+    // Nor does such a state go there while the subscription goes on, though nobody waits.
+    let mut next = bench.subscription(&extents).await;
+    next.cursor.ack([Position::new(7, 30)], &extents);
+    next.save().await;
+    assert!(bench.cursor_node().await.cursor_ledger.0 > -1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_of_java_are_opened() {
+    let bench = bench(1000);
+    let mut extents = Extents::default();
+    extents.set(geminga_model::LedgerId(7), 1000);
+    create_cursor(&bench.ledgers, &bench.topic, "s", extents.start(), &[]).await.unwrap();
+    let created = bench.ledgers.ledgers.create(&bench.ledgers.cursor_ledger(&bench.topic, "s")).await.unwrap();
+    let (mailbox, mut inbox) = mailbox();
+    let mut writer = bench.ledgers.ledgers.writer(created, Arc::new(ToLedgerInbox(mailbox)));
+    let mut info = PositionInfo::at(Position::new(7, 3));
+    writer.add(info.encode().into());
+    info.acked = vec![AckedRange { lower: Position::new(7, 8), upper: Position::new(7, 11) }];
+    writer.add(info.encode().into());
+    writer.flush();
+    let mut events = vec![];
+    while writer.last_add_confirmed() < writer.last_add_pushed() {
+        inbox.wait().await;
+        inbox.take(&mut events);
+        events.drain(..).for_each(|event| writer.handle_event(bench.ledgers.env.clock.now(), event));
+    }
+    let node = ManagedCursorInfo { cursor_ledger: writer.ledger(), ..bench.cursor_node().await };
+    let path = paths::cursor(&bench.topic, "s");
+    bench.ledgers.metadata.put(&path, node.encode(), geminga_metastore::Expected::Any).await.unwrap();
+    let subscription = bench.subscription(&extents).await;
+    assert_eq!(subscription.cursor.snapshot(), info);
+    assert!(subscription.store.is_exact());
+}
+
+struct ToLedgerInbox(Mailbox<geminga_ledger::LedgerEvent>);
+
+impl geminga_ledger::LedgerSink for ToLedgerInbox {
+    fn deliver(&self, event: geminga_ledger::LedgerEvent) {
+        drop(self.0.push(event));
+    }
 }

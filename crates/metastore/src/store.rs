@@ -185,7 +185,14 @@ pub struct MetadataStore {
 struct Session {
     id: SessionId,
     backend: Arc<dyn Backend>,
-    ids: Arc<AtomicU64>,
+    shared: Arc<Shared>,
+}
+
+/// What all handles of a store share.
+#[derive(Debug)]
+struct Shared {
+    next_session: AtomicU64,
+    writes: AtomicU64,
 }
 
 impl Drop for Session {
@@ -198,19 +205,20 @@ impl MetadataStore {
     /// The first handle of a backend.
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>) -> MetadataStore {
-        MetadataStore::with_ids(backend, Arc::new(AtomicU64::new(1)))
+        let shared = Shared { next_session: AtomicU64::new(1), writes: AtomicU64::new(0) };
+        MetadataStore::with_shared(backend, Arc::new(shared))
     }
 
-    fn with_ids(backend: Arc<dyn Backend>, ids: Arc<AtomicU64>) -> MetadataStore {
-        let id = SessionId(ids.fetch_add(1, Ordering::Relaxed));
-        let session = Arc::new(Session { id, backend: Arc::clone(&backend), ids });
+    fn with_shared(backend: Arc<dyn Backend>, shared: Arc<Shared>) -> MetadataStore {
+        let id = SessionId(shared.next_session.fetch_add(1, Ordering::Relaxed));
+        let session = Arc::new(Session { id, backend: Arc::clone(&backend), shared });
         MetadataStore { backend, session }
     }
 
     /// A handle of the same store with a session of its own.
     #[must_use]
     pub fn new_session(&self) -> MetadataStore {
-        MetadataStore::with_ids(Arc::clone(&self.backend), Arc::clone(&self.session.ids))
+        MetadataStore::with_shared(Arc::clone(&self.backend), Arc::clone(&self.session.shared))
     }
 
     /// The session of this handle, by which to know one's own ephemeral nodes.
@@ -225,10 +233,23 @@ impl MetadataStore {
         self.backend.url()
     }
 
+    /// How many nodes were asked to be written or deleted, by all handles of the store in this process.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.session.shared.writes.load(Ordering::Relaxed)
+    }
+
+    fn submit(&self, request: Request) {
+        if matches!(request, Request::Put { .. } | Request::Delete { .. }) {
+            self.session.shared.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.backend.submit(request);
+    }
+
     /// Submits a write whose answer goes to `reply`. For owners that do not await.
     pub fn submit_put(&self, path: &str, value: Bytes, expected: Expected, reply: Answer<(String, Version)>) {
         let (path, session) = (path.to_owned(), self.session());
-        self.backend.submit(Request::Put { path, value, expected, kind: Kind::Persistent, session, reply });
+        self.submit(Request::Put { path, value, expected, kind: Kind::Persistent, session, reply });
     }
 
     /// Reads a node; `None` if there is none.
@@ -302,7 +323,7 @@ impl MetadataStore {
 
     async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, MetadataError> {
         let (to, mut from): (Answer<T>, Pending<Result<T, MetadataError>>) = reply();
-        self.backend.submit(request(to));
+        self.submit(request(to));
         from.wait().await.unwrap_or_else(|gone| Err(MetadataError::Unavailable(gone.to_string())))
     }
 }

@@ -1,13 +1,14 @@
-//! What is stored of a subscription: the cursor's node, and the entries of its cursor ledger.
+//! What is stored of a subscription: the cursor's node, and the entries of its cursor ledger, as Pulsar knows them.
 //!
 //! Facts: `ManagedCursorInfo` and `PositionInfo` of Pulsar's `MLDataFormats.proto`. An acked range is open at its lower
-//! end. A batch set has bit 1 for what is still unacked.
+//! end. A batch set has bit 1 for what is still unacked. What we add to them is in `cursor_extension`.
 
 use geminga_model::{EntryId, LedgerId, Position};
 
 use crate::RecordError;
+use crate::cursor_extension::{EXTENSION, Extension};
 use crate::managed_ledger::{COMPRESSED_MAGIC, read_position, read_text_pair, write_position};
-use crate::protobuf::{Field, Writer, read};
+use crate::protobuf::{Field, Writer, message_len, read, varint_len};
 
 /// Entries acked out of order: those after `lower` up to and including `upper`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,14 @@ pub struct AckedRange {
     pub lower: Position,
     /// The last acked entry.
     pub upper: Position,
+}
+
+impl AckedRange {
+    /// Bytes that it takes in an entry.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        message_len(message_len(position_len(self.lower)) + message_len(position_len(self.upper)))
+    }
 }
 
 /// A batch of which a part is acked.
@@ -27,10 +36,26 @@ pub struct BatchSet {
     pub unacked: Vec<i64>,
 }
 
+impl BatchSet {
+    /// Bytes that it takes in an entry.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        let words: usize = self.unacked.iter().map(|word| 1 + varint_len(word.cast_unsigned())).sum();
+        message_len(message_len(position_len(self.position)) + words)
+    }
+}
+
+/// Bytes that a word of an acked bitmap takes in an entry.
+#[must_use]
+pub fn bitmap_word_len(word: i64) -> usize {
+    1 + varint_len(word.cast_unsigned())
+}
+
 /// A named number kept with the mark-delete position.
 pub type CursorProperty = (String, i64);
 
-/// An entry of a cursor ledger: a complete state of the cursor.
+/// An entry of a cursor ledger, as every Pulsar broker reads it: a state of the cursor. Nothing that it says is acked is
+/// not acked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PositionInfo {
     /// Everything up to here is acked.
@@ -64,6 +89,12 @@ impl PositionInfo {
     /// Writes the entry's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        self.encode_with(None)
+    }
+
+    /// Writes the entry's bytes, with what only we read behind them.
+    #[must_use]
+    pub fn encode_with(&self, extension: Option<&Extension>) -> Vec<u8> {
         let mut entry = Writer::default();
         write_position(&mut entry, self.mark_delete);
         for range in &self.acked {
@@ -81,10 +112,13 @@ impl PositionInfo {
                 words.iter().for_each(|word| out.int(2, *word));
             });
         }
+        if let Some(extension) = extension {
+            entry.message(EXTENSION, |out| extension.write(out));
+        }
         entry.0
     }
 
-    /// Reads an entry's bytes.
+    /// Reads what every broker reads of an entry's bytes.
     ///
     /// # Errors
     /// [`RecordError`] if they are not a cursor's state.
@@ -119,6 +153,8 @@ pub struct ManagedCursorInfo {
     pub batch_sets: Vec<BatchSet>,
     /// The subscription's properties.
     pub cursor_properties: Vec<(String, String)>,
+    /// How often entries were asked to be delivered again, only with `cursor_ledger` −1. Only we read it.
+    pub redeliveries: Vec<(Position, u32)>,
     /// Fields this version does not know, kept as they are.
     pub unknown: Vec<u8>,
 }
@@ -134,6 +170,7 @@ impl ManagedCursorInfo {
             properties: vec![],
             batch_sets: vec![],
             cursor_properties: vec![],
+            redeliveries: vec![],
             unknown: vec![],
         }
     }
@@ -160,6 +197,9 @@ impl ManagedCursorInfo {
                 out.bytes(2, value.as_bytes());
             });
         }
+        if !self.redeliveries.is_empty() {
+            node.message(EXTENSION, |out| Extension::of_node(&self.redeliveries).write(out));
+        }
         node.raw(&self.unknown);
         node.0
     }
@@ -183,6 +223,8 @@ impl ManagedCursorInfo {
                 5 => info.properties.push(read_number(field)?),
                 7 => info.batch_sets.push(read_batch_set(field)?),
                 8 => info.cursor_properties.push(read_text_pair(field)?),
+                // Of a newer version it is dropped: counts are all that is lost.
+                EXTENSION => info.redeliveries = Extension::redeliveries_of_node(field),
                 _ => info.unknown.extend_from_slice(field.raw),
             }
             Ok(())
@@ -206,6 +248,10 @@ fn ranges_of(ledger: LedgerId, words: &[i64]) -> Vec<AckedRange> {
         }
     }
     ranges
+}
+
+fn position_len(position: Position) -> usize {
+    2 + varint_len(position.ledger.0.cast_unsigned()) + varint_len(position.entry.0.cast_unsigned())
 }
 
 fn write_range(out: &mut Writer, range: AckedRange) {
@@ -247,12 +293,12 @@ fn read_number(field: Field<'_>) -> Result<CursorProperty, RecordError> {
     Ok((name.ok_or(RecordError::Missing("name"))?, value.ok_or(RecordError::Missing("value"))?))
 }
 
-fn write_batch_set(out: &mut Writer, set: &BatchSet) {
+pub(crate) fn write_batch_set(out: &mut Writer, set: &BatchSet) {
     out.message(1, |out| write_position(out, set.position));
     set.unacked.iter().for_each(|word| out.int(2, *word));
 }
 
-fn read_batch_set(field: Field<'_>) -> Result<BatchSet, RecordError> {
+pub(crate) fn read_batch_set(field: Field<'_>) -> Result<BatchSet, RecordError> {
     let (mut position, mut unacked) = (None, Vec::new());
     read(field.bytes()?, |field| {
         match field.number {
@@ -334,8 +380,11 @@ mod tests {
             let batch_sets = vec![BatchSet { position: mark_delete, unacked: words.clone() }];
             let properties = vec![("seq".to_owned(), number)];
             let entry = PositionInfo { mark_delete, acked: acked.clone(), acked_bitmaps: vec![(LedgerId(3), words)], properties: properties.clone(), batch_sets: batch_sets.clone() };
+            let plain = PositionInfo { acked: vec![], batch_sets: vec![], ..entry.clone() }.encode().len();
+            let lens = entry.acked.iter().map(AckedRange::encoded_len).chain(entry.batch_sets.iter().map(BatchSet::encoded_len));
+            prop_assert_eq!(plain + lens.sum::<usize>(), entry.encode().len());
             prop_assert_eq!(PositionInfo::decode(&entry.encode()), Ok(entry));
-            let node = ManagedCursorInfo { acked, properties, batch_sets, cursor_properties: vec![("a".into(), "b".into())], ..ManagedCursorInfo::at(mark_delete) };
+            let node = ManagedCursorInfo { acked, properties, batch_sets, cursor_properties: vec![("a".into(), "b".into())], redeliveries: vec![(Position::new(1, 2), 3)], ..ManagedCursorInfo::at(mark_delete) };
             prop_assert_eq!(ManagedCursorInfo::decode(&node.encode()), Ok(node));
         }
 

@@ -8,6 +8,7 @@
 //! Start reading at [`LedgerMetadata`] and [`ManagedLedgerInfo`].
 
 mod cursor;
+mod cursor_extension;
 mod ledger_metadata;
 mod managed_ledger;
 pub mod paths;
@@ -15,7 +16,8 @@ mod policies;
 mod protobuf;
 mod schema;
 
-pub use cursor::{AckedRange, BatchSet, CursorProperty, ManagedCursorInfo, PositionInfo};
+pub use cursor::{AckedRange, BatchSet, CursorProperty, ManagedCursorInfo, PositionInfo, bitmap_word_len};
+pub use cursor_extension::{Added, CursorEntry, Extension, Part, Run};
 pub use ledger_metadata::{InvalidQuorum, LedgerMetadata, LedgerState, Quorum, Segment};
 pub use managed_ledger::{LedgerInfo, ManagedLedgerInfo};
 pub use policies::{BundlesData, ClusterData, LocalPolicies, PartitionedTopicMetadata, Policies, TenantInfo};

@@ -106,6 +106,16 @@ pub(crate) fn take_varint(rest: &mut &[u8]) -> Result<u64, RecordError> {
     Err(RecordError::Malformed)
 }
 
+pub(crate) fn varint_len(value: u64) -> usize {
+    let bits = 64 - (value | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+/// Bytes of a field below 16 that is a message of `len` bytes.
+pub(crate) fn message_len(len: usize) -> usize {
+    1 + varint_len(len as u64) + len
+}
+
 /// Writes a message field by field.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);

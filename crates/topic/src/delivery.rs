@@ -284,7 +284,7 @@ impl Serving {
             Assigned::Waits => return true,
             Assigned::Nobody => return false,
         };
-        let redelivery_count = self.dispatcher.redelivery_count(position);
+        let redelivery_count = self.cursor.redelivery_count(position);
         let delivery = Delivery { position, payload, redelivery_count, ack_set, consumer_epoch: None };
         if !self.consumers.push(now, wall, to, messages, delivery) {
             // Looked at again before the next read, where it asks to be told.

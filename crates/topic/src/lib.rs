@@ -23,6 +23,7 @@ mod outbox_gauge;
 mod publish;
 mod refusal;
 mod report;
+mod saving;
 mod seek;
 mod subscription;
 mod subscription_task;

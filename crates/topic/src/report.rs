@@ -72,7 +72,7 @@ impl Subscription {
             replicated: false,
             allow_out_of_order_delivery: out_of_order,
             key_shared_mode: mode.map(str::to_owned),
-            non_contiguous_deleted_messages_ranges: serving.cursor.snapshot().acked_ranges().len() as u64,
+            non_contiguous_deleted_messages_ranges: serving.cursor.range_count() as u64,
             subscription_properties: properties.unwrap_or_default(),
         }
     }

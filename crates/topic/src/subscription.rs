@@ -309,8 +309,10 @@ async fn open(
             Start::Existing => {}
         }
         let sink = Arc::new(ToSubscription(to.clone()));
-        let (store, state) = open_cursor(ledgers, &topic, &name, sink).await?;
-        Ok((Some(store), log.with_extents(|extents| Cursor::restore(&state, extents))))
+        let (store, stored) = open_cursor(ledgers, &topic, &name, sink).await?;
+        let mut cursor = log.with_extents(|extents| stored.restore(extents));
+        cursor.keep_changes();
+        Ok((Some(store), cursor))
     };
     let opened = opened.await;
     drop(to.push(SubscriptionItem::Opened(Box::new(opened))));

@@ -12,7 +12,7 @@ use geminga_admin_model::SubscriptionReport;
 use geminga_cursor::{Cursor, UnackedSet};
 use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher, Kind, NewConsumer};
 use geminga_env::{Budget, Env, Inbox, Mailbox, OnPanic, Reply};
-use geminga_managed_ledger::{CursorEvent, CursorStore, Log, Saved};
+use geminga_managed_ledger::{CursorStore, Log};
 use geminga_model::{Instant, Position, TopicName};
 use geminga_session::{Answer, ConsumerKey, Refusal, SubscribeSpec};
 use geminga_wire::proto::command_ack::AckType;
@@ -20,12 +20,13 @@ use geminga_wire::proto::command_subscribe::SubType;
 use geminga_wire::{MessageId, ServerError};
 
 use crate::connection::{ConnectionHandle, ConnectionItem};
-use crate::consumers::{COALESCE, Consumers};
+use crate::consumers::Consumers;
 use crate::counts::{SubscriptionCounts, SubscriptionNow};
 use crate::delivery::Reading;
 use crate::last_message;
 use crate::operations::Asker;
 use crate::refusal::{closing, not_in_this_version, of_busy, of_log};
+use crate::saving::COALESCE_COUNTS;
 use crate::subscription::{ConsumerHandle, ConsumerItem, OpenedCursor, SubscriptionItem, refuse};
 use crate::topic::{TopicItem, TopicOptions};
 
@@ -49,11 +50,14 @@ pub(crate) struct Serving {
     pub(crate) reading: Reading,
     /// Consumers that became full while entries were handed out.
     pub(crate) full: Vec<ConsumerId>,
-    saved: u64,
+    pub(crate) saved: u64,
+    /// The mark-delete positions of the last save, and of the one under way.
+    pub(crate) saved_mark_delete: Position,
+    pub(crate) saving_mark_delete: Position,
     /// Who waits until the state of a revision is durable.
-    receipts: VecDeque<(u64, Asker)>,
-    save_at: Option<Instant>,
-    told_mark_delete: Option<Position>,
+    pub(crate) receipts: VecDeque<(u64, Asker)>,
+    pub(crate) save_at: Option<Instant>,
+    pub(crate) told_mark_delete: Option<Position>,
     /// A seek or an unsubscribe is under way: nobody may join.
     pub(crate) fenced: bool,
     /// A subscription that is not stored waits so long for its consumer to come back after a seek.
@@ -67,7 +71,7 @@ pub(crate) struct Subscription {
     pub(crate) name: Arc<str>,
     pub(crate) log: Arc<Log>,
     pub(crate) me: Mailbox<SubscriptionItem>,
-    to_topic: Mailbox<TopicItem>,
+    pub(crate) to_topic: Mailbox<TopicItem>,
     pub(crate) waiting: Arc<AtomicBool>,
     schema_bound: Arc<AtomicUsize>,
     pub(crate) durable: bool,
@@ -180,7 +184,7 @@ impl Subscription {
         match opened {
             Ok((store, cursor)) => {
                 let dispatcher = Dispatcher::new(Kind::Shared, cursor.mark_delete());
-                let saved = cursor.revision();
+                let (saved, mark_delete) = (cursor.revision(), cursor.mark_delete());
                 self.phase = Phase::Serving(Box::new(Serving {
                     cursor,
                     store,
@@ -189,6 +193,8 @@ impl Subscription {
                     reading: Reading::default(),
                     full: Vec::new(),
                     saved,
+                    saved_mark_delete: mark_delete,
+                    saving_mark_delete: mark_delete,
                     receipts: VecDeque::new(),
                     save_at: None,
                     told_mark_delete: None,
@@ -335,8 +341,10 @@ impl Subscription {
                 if let (Some(epoch), Some(consumer)) = (epoch, serving.consumers.get_mut(id)) {
                     consumer.epoch = consumer.epoch.max(Some(epoch));
                 }
-                serving.dispatcher.redeliver(id, &positions, serving.cursor.mark_delete());
+                let again = serving.dispatcher.redeliver(id, &positions, serving.cursor.mark_delete());
+                serving.cursor.redelivered(again);
                 serving.reading.restart();
+                self.save_within(COALESCE_COUNTS);
             }
             ConsumerItem::Seek(request, target) => self.seek(Asker::Client(request, connection), target),
             ConsumerItem::Unsubscribe(request, force) => self.unsubscribe(Asker::Client(request, connection), force),
@@ -410,50 +418,6 @@ impl Subscription {
         serving.dispatcher.acked_through(cursor.mark_delete());
     }
 
-    /// Something may have been acked: when is it stored, and who waits for that?
-    pub(crate) fn acked(&mut self, asker: Option<Asker>) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        let revision = serving.cursor.revision();
-        let stored = !self.durable || revision <= serving.saved;
-        match asker {
-            Some(asker) if stored => asker.answer(Ok(())),
-            Some(asker) => {
-                serving.receipts.push_back((revision, asker));
-                serving.save_at = Some(Instant::default());
-            }
-            None if stored => {}
-            None => {
-                let later = self.env.clock.now() + COALESCE;
-                serving.save_at = Some(serving.save_at.map_or(later, |at| at.min(later)));
-            }
-        }
-    }
-
-    fn cursor_event(&mut self, event: CursorEvent) {
-        let now = self.env.clock.now();
-        let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return };
-        let Some(store) = &mut serving.store else { return };
-        match store.handle_event(now, event) {
-            None => {}
-            Some(Saved::Durable(revision)) => {
-                serving.saved = serving.saved.max(revision);
-                while let Some((_, asker)) = serving.receipts.pop_front_if(|(r, _)| *r <= revision) {
-                    asker.answer(Ok(()));
-                }
-                if serving.cursor.revision() <= serving.saved {
-                    serving.save_at = None;
-                }
-            }
-            Some(Saved::Failed(error)) => {
-                let why = of_log(&error);
-                serving.consumers.close_all();
-                serving.receipts.drain(..).for_each(|(_, asker)| asker.answer(Err(why.clone())));
-                drop(self.to_topic.push(TopicItem::SubscriptionFailed(Arc::clone(&self.name), error)));
-                self.gone(why);
-            }
-        }
-    }
-
     /// Nothing is left of the subscription.
     pub(crate) fn end(&mut self) {
         drop(self.to_topic.push(TopicItem::SubscriptionEnded(Arc::clone(&self.name))));
@@ -469,7 +433,7 @@ impl Subscription {
         }
     }
 
-    fn gone(&mut self, why: Refusal) {
+    pub(crate) fn gone(&mut self, why: Refusal) {
         if let Phase::Opening(waiting) = &mut self.phase {
             waiting.drain(..).for_each(|item| refuse(item, &why));
         }
@@ -480,18 +444,9 @@ impl Subscription {
     fn flush(&mut self) -> bool {
         let now = self.env.clock.now();
         let more = self.dispatch(now);
+        let closes = matches!(self.phase, Phase::Closing(..));
         let (Phase::Serving(serving) | Phase::Closing(serving, _)) = &mut self.phase else { return false };
-        if let Some(store) = &mut serving.store {
-            if store.deadline().is_some_and(|deadline| deadline <= now) {
-                store.handle_timeout(now);
-            }
-            let dirty = serving.cursor.revision() > serving.saved;
-            if dirty && !store.is_busy() && serving.save_at.is_some_and(|at| at <= now) {
-                serving.save_at = None;
-                store.save(now, serving.cursor.revision(), serving.cursor.snapshot());
-            }
-            store.flush();
-        }
+        serving.save(now, closes);
         serving.consumers.flush();
         if self.terminated && self.log.with_extents(|extents| serving.cursor.backlog(extents)) == 0 {
             serving.consumers.tell_end();
@@ -516,21 +471,8 @@ impl Subscription {
         more
     }
 
-    /// The topic trims by it, so it need only know the ledger.
-    fn tell_mark_delete(&mut self) {
-        let Phase::Serving(serving) = &mut self.phase else { return };
-        let mark_delete = serving.cursor.mark_delete();
-        let next = self.log.with_extents(|extents| extents.next(mark_delete)).unwrap_or(mark_delete);
-        let stored = serving.cursor.revision() == serving.saved;
-        if self.durable && stored && serving.told_mark_delete.map(|told| told.ledger) != Some(next.ledger) {
-            serving.told_mark_delete = Some(next);
-            drop(self.to_topic.push(TopicItem::MarkDeleted(Arc::clone(&self.name), mark_delete)));
-        }
-    }
-
     fn finish_close(&mut self) {
-        let saved = |serving: &Serving| serving.store.is_none() || serving.cursor.revision() <= serving.saved;
-        if !matches!(&self.phase, Phase::Closing(serving, _) if saved(serving)) {
+        if !matches!(&self.phase, Phase::Closing(serving, _) if serving.is_saved(true)) {
             return;
         }
         if let Phase::Closing(_, done) = std::mem::replace(&mut self.phase, Phase::Gone(closing())) {

@@ -134,6 +134,7 @@ pub(crate) fn run(args: &StandaloneArgs) -> ExitCode {
         return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     tell_ignored(&config);
+    raise_file_limit();
     match start_and_serve(args, &config.settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -149,6 +150,19 @@ fn tell_ignored(config: &Config) {
     }
     if !config.unknown.is_empty() {
         tracing::warn!("unknown settings, ignored: {}", config.unknown.join(", "));
+    }
+}
+
+/// Every client is an open file, and shells hand out a soft limit of about a thousand. Who set the hard limit meant it.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        let files = limit.current.unwrap_or(u64::MAX);
+        tracing::warn!(%error, "at most {files} files and connections: the limit could not be raised");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use geminga_admin_model::{ConsumerReport, ConsumerStats};
-use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher};
+use geminga_dispatch::{ConsumerId, ConsumerState, Dispatcher, Why};
 use geminga_model::{Instant, UnixMillis};
 use geminga_session::{ConsumerKey, SubscribeSpec};
 use geminga_wire::proto;
@@ -228,7 +228,12 @@ impl Consumers {
         dispatcher.consumers().iter().filter_map(stats).collect()
     }
 
-    pub(crate) fn report(&self, dispatcher: &Dispatcher) -> Vec<ConsumerReport> {
+    /// `reading` says what is read for them, if that is so: then what a consumer could take is not there yet.
+    pub(crate) fn report(&self, dispatcher: &Dispatcher, reading: Option<&str>) -> Vec<ConsumerReport> {
+        let why = |why: Why| match (reading, why) {
+            (Some(reading), Why::NothingNew(_) | Why::Replaying(..)) => reading.to_owned(),
+            (_, why) => why.to_string(),
+        };
         let report = |state: &ConsumerState| {
             let consumer = self.by_id.get(&state.id())?;
             Some(ConsumerReport {
@@ -236,7 +241,7 @@ impl Consumers {
                 address: consumer.connection.peer.address.clone(),
                 permits: state.permits(),
                 unacked: state.unacked(),
-                why: dispatcher.why(state.id()).map(|why| why.to_string()).unwrap_or_default(),
+                why: dispatcher.why(state.id()).map(why).unwrap_or_default(),
             })
         };
         dispatcher.consumers().iter().filter_map(report).collect()

@@ -40,16 +40,17 @@ pub(crate) struct Reading {
 enum State {
     #[default]
     None,
-    UnderWay(Position),
+    /// From there on, since then.
+    UnderWay(Position, Instant),
     Finished(Vec<LogEntry>),
     Failed(ManagedLedgerError, Instant),
 }
 
 impl Reading {
-    fn start(&mut self, first: Position) {
+    fn start(&mut self, first: Position, now: Instant) {
         // Nothing is held of what is waited for.
         self.permit = None;
-        self.state = State::UnderWay(first);
+        self.state = State::UnderWay(first, now);
         self.stale = false;
     }
 
@@ -75,7 +76,7 @@ impl Reading {
     /// The dispatcher goes elsewhere: forget what was read or is being read.
     pub(crate) fn restart(&mut self) {
         match self.state {
-            State::UnderWay(_) => self.stale = true,
+            State::UnderWay(..) => self.stale = true,
             _ => {
                 self.state = State::None;
                 self.permit = None;
@@ -84,7 +85,7 @@ impl Reading {
     }
 
     pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self.state, State::UnderWay(_))
+        matches!(self.state, State::UnderWay(..))
     }
 
     pub(crate) fn retry_at(&self) -> Option<Instant> {
@@ -94,9 +95,10 @@ impl Reading {
         }
     }
 
-    pub(crate) fn why(&self) -> Option<String> {
+    /// What is waited for that consumers could take.
+    pub(crate) fn why(&self, now: Instant) -> Option<String> {
         match &self.state {
-            State::UnderWay(first) => Some(format!("reading from {first} on")),
+            State::UnderWay(first, since) => Some(format!("reading from {first} on, for {:?}", now.since(*since))),
             State::Failed(error, _) => Some(format!("cannot read, trying again: {error}")),
             State::None | State::Finished(_) => None,
         }
@@ -174,7 +176,7 @@ impl Serving {
                 return Found::Entries(new);
             }
         }
-        if matches!(self.reading.state, State::UnderWay(_) | State::Failed(..)) {
+        if matches!(self.reading.state, State::UnderWay(..) | State::Failed(..)) {
             return Found::Later;
         }
         match of.log.read_cached(after, most, READ_BYTES) {
@@ -211,7 +213,7 @@ impl Serving {
                 return Found::Entries(again);
             }
         }
-        if matches!(self.reading.state, State::UnderWay(_) | State::Failed(..)) {
+        if matches!(self.reading.state, State::UnderWay(..) | State::Failed(..)) {
             return Found::Later;
         }
         let before = Position { ledger: first.ledger, entry: geminga_model::EntryId(first.entry.0 - 1) };
@@ -247,7 +249,7 @@ impl Serving {
     }
 
     fn read(&mut self, first: Position, entries: usize, of: &Subscription) {
-        self.reading.start(first);
+        self.reading.start(first, of.env.clock.now());
         let (log, me, budget) = (Arc::clone(&of.log), of.me.clone(), of.read_ahead().clone());
         let room = self.reading.largest.max(READ_BYTES);
         of.env.data.spawn("read", OnPanic::ExitProcess, async move {

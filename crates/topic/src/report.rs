@@ -17,6 +17,7 @@ impl Subscription {
         let Phase::Serving(serving) = &self.phase else { return SubscriptionReport::default() };
         let dispatcher = &serving.dispatcher;
         let none = serving.consumers.len() == 0;
+        let reading = serving.reading.why(self.env.clock.now());
         SubscriptionReport {
             name: self.name.to_string(),
             kind: kind_name(dispatcher.kind()).to_owned(),
@@ -25,8 +26,8 @@ impl Subscription {
             read_position: dispatcher.read_position().to_string(),
             backlog: self.log.with_extents(|extents| serving.cursor.backlog(extents)),
             acked_beyond: serving.cursor.acked_beyond(),
-            why: none.then(|| Why::NoConsumers.to_string()).or_else(|| serving.reading.why()),
-            consumers: serving.consumers.report(dispatcher),
+            consumers: serving.consumers.report(dispatcher, reading.as_deref()),
+            why: none.then(|| Why::NoConsumers.to_string()).or(reading),
         }
     }
 

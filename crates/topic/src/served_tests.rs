@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use geminga_env::{Env, Inbox, mailbox, reply};
+use geminga_env::{Budget, Env, Inbox, mailbox, reply};
 use geminga_metastore::memory;
 use geminga_model::Position;
 use geminga_session::{Effect, Refusal, SeekTarget, Session, SessionConfig};
@@ -235,4 +235,39 @@ async fn operators_cut_consumers_off_only_where_they_must() {
     assert_eq!(stats(&topic).await.subscriptions["s"].msg_backlog, Some(4));
     ordered(&topic, |done| of(SubscriptionOrder::Delete(false, done))).await.unwrap();
     assert_eq!(ordered(&topic, TopicOrder::Subscriptions).await, Ok(vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_for_which_something_is_read_is_not_said_to_have_everything() {
+    let env = Env::simulated(1);
+    let mut options = options(&env, memory(env.clock));
+    let topic = open_topic(options.clone(), name(), true, drop);
+    let mut client = Client::new(&env);
+    client.open_producer(&topic, 1);
+    let producer = client.producer().await.unwrap();
+    publish(&topic, producer, 0);
+    let stored = client.receipt().await.unwrap();
+    let (done, mut closed) = reply();
+    topic.close(done);
+    closed.wait().await.unwrap();
+
+    // Opened anew it has nothing in memory, and others hold all that may be read ahead.
+    options.read_ahead = Budget::new("read-ahead", 1 << 20);
+    let others = options.read_ahead.try_acquire(1 << 20).unwrap();
+    let topic = open_topic(options, name(), false, drop);
+    client.subscribe(&topic, 1);
+    let consumer = client.consumer().await;
+    let why = async || {
+        let (ask, mut report) = reply();
+        topic.explain(ask);
+        let report = report.wait().await.unwrap();
+        report.subscriptions[0].consumers[0].why.clone()
+    };
+    assert!(why().await.contains("has no permits"), "{}", why().await);
+    consumer.push(ConsumerItem::Flow(10));
+    let reading = format!("reading from {stored} on, for ");
+    assert!(why().await.starts_with(&reading), "{}", why().await);
+    drop(others);
+    assert_eq!(client.delivered(1).await, [stored]);
+    assert_eq!(why().await, format!("nothing new since {stored}"));
 }

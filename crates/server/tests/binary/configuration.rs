@@ -97,6 +97,16 @@ fn the_largest_message_is_what_was_configured() {
 }
 
 #[test]
+fn it_takes_as_many_files_as_it_is_allowed() {
+    let data = data_dir();
+    let limits = Server::start(data.path()).proc("limits");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let [soft, hard] = [3, 4].map(|at| files.split_whitespace().nth(at).unwrap());
+    assert_ne!(soft, "200");
+    assert_eq!(soft, hard);
+}
+
+#[test]
 fn only_what_a_standalone_made_is_wiped() {
     let data = data_dir();
     let dir = data.path().join("data");

@@ -38,7 +38,9 @@ impl Server {
 
     /// Starts a server with more options, and waits until it is ready.
     pub(crate) fn start_with(data: &Path, options: &[&str]) -> Server {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_geminga"))
+        // From a shell that allows fewer files than there may be clients.
+        let mut process = Command::new("sh")
+            .args(["-c", r#"ulimit -S -n 200; exec "$0" "$@""#, env!("CARGO_BIN_EXE_geminga")])
             .args(["standalone", "--broker-port", "0", "--web-port", "0", "--data-dir"])
             .arg(data)
             .args(options)
@@ -59,6 +61,13 @@ impl Server {
                 return server;
             }
         }
+    }
+
+    /// What the system says of the process in a file of `/proc/<pid>`.
+    pub(crate) fn proc(&self, file: &str) -> String {
+        let path = format!("/proc/{}/{file}", self.process.id());
+        let shown = Command::new("cat").arg(path).output().unwrap();
+        String::from_utf8(shown.stdout).unwrap()
     }
 
     /// Ends it as a power failure of the process would.

@@ -11,6 +11,7 @@
 
 mod acks;
 mod connection;
+mod grown;
 mod many;
 mod probe;
 mod publish;
@@ -40,6 +41,9 @@ struct Arguments {
     /// Topics to load for the figures per topic.
     #[arg(long, default_value_t = 100_000)]
     topics: usize,
+    /// GiB of data for the start with much data, in 1,000 topics each.
+    #[arg(long, default_value_t = 10)]
+    gibibytes: u64,
     /// Only rows whose name has this in it.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         folder: arguments.folder,
         duration: Duration::from_secs(arguments.seconds.max(1)),
         topics: arguments.topics,
+        gibibytes: arguments.gibibytes.max(1),
         only: arguments.only,
     };
     match rows::run(&plan) {

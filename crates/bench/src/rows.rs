@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::acks;
 use crate::connection::Connection;
+use crate::grown;
 use crate::many::{self, Clients};
 use crate::probe::{self, Probe};
 use crate::publish::{self, Load, Outcome};
@@ -17,6 +18,7 @@ pub(crate) struct Plan {
     pub(crate) folder: PathBuf,
     pub(crate) duration: Duration,
     pub(crate) topics: usize,
+    pub(crate) gibibytes: u64,
     pub(crate) only: String,
 }
 
@@ -87,8 +89,50 @@ pub(crate) fn run(plan: &Plan) -> Result<(), String> {
     if wanted(ACKS) || wanted(AFTER_KILL) {
         acks(plan, folder.path(), &probe)?;
     }
+    if wanted(MUCH_DATA) {
+        start_with_much_data(plan, folder.path())?;
+    }
     if wanted("idle") || wanted("topics") {
         idle_and_topics(plan, folder.path())?;
+    }
+    Ok(())
+}
+
+const MUCH_DATA: &str = "start with much data";
+
+/// From the command to the first receipt on a new topic, after an orderly stop and after a kill, from the disk.
+fn start_with_much_data(plan: &Plan, folder: &std::path::Path) -> Result<(), String> {
+    let data = folder.join("grown");
+    let mut server = Server::start(&plan.geminga, &data)?;
+    let topics = usize::try_from(plan.gibibytes).unwrap_or(1) * 1000;
+    let filling = Instant::now();
+    grown::fill(server.broker, topics, plan.gibibytes << 30)?;
+    let filled = filling.elapsed();
+    for (name, ended) in [("start with much data, stopped", true), ("start with much data, killed", false)] {
+        if ended {
+            server.stop()?;
+        } else {
+            server.kill()?;
+        }
+        let cold = if grown::drop_page_cache() { "page cache dropped" } else { "page cache NOT dropped: root may" };
+        let started = Instant::now();
+        server = Server::start(&plan.geminga, &data)?;
+        let ready = started.elapsed();
+        many::topics(server.broker, if ended { "after-stop" } else { "after-kill" }, 1, Clients::Leave)?;
+        let took = started.elapsed();
+        Row {
+            name,
+            measured: format!("{took:.0?}"),
+            target: "under 1 s".into(),
+            reached: Some(took < Duration::from_secs(1)),
+            also: format!(
+                "ready in {ready:.0?}; {topics} topics with {} GiB, written in {filled:.0?}, {cold}",
+                plan.gibibytes
+            ),
+        }
+        .print();
+        // The next end finds something under way.
+        grown::fill(server.broker, topics.min(2000), 256 << 20)?;
     }
     Ok(())
 }

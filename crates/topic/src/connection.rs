@@ -11,7 +11,7 @@ use geminga_wire::ServerError;
 use crate::outbox_gauge::OutboxGauge;
 use crate::publish::ProducerId;
 use crate::subscription::ConsumerHandle;
-use crate::topic::TopicHandle;
+use crate::topic_handle::TopicHandle;
 
 /// Something for a connection, put into its outbox.
 #[derive(Debug)]

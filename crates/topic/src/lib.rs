@@ -28,6 +28,7 @@ mod seek;
 mod subscription;
 mod subscription_task;
 mod topic;
+mod topic_handle;
 mod wake_round;
 
 #[cfg(test)]
@@ -44,4 +45,5 @@ pub use outbox_gauge::{OutboxGauge, Outboxes};
 pub use publish::{ProducerId, ProducerNames, Publish};
 pub use seek::find as find_position;
 pub use subscription::{ConsumerHandle, ConsumerItem};
-pub use topic::{TopicEnd, TopicHandle, TopicOptions, open_topic};
+pub use topic::{TopicEnd, TopicOptions, open_topic};
+pub use topic_handle::TopicHandle;

@@ -18,7 +18,7 @@ use crate::connection::{ConnectionHandle, ConnectionItem, Receipt};
 use crate::counts::{Stored, TopicCounts};
 use crate::meter::Traffic;
 use crate::refusal::terminated;
-use crate::topic::TopicHandle;
+use crate::topic_handle::TopicHandle;
 
 /// A producer that is to be opened.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::consumers::COALESCE;
 use crate::operations::Asker;
 use crate::refusal::of_log;
 use crate::subscription_task::{Phase, Serving, Subscription};
-use crate::topic::TopicItem;
+use crate::topic_handle::TopicItem;
 
 /// Bytes of changes that are saved at once, though nobody waits.
 const COALESCE_BYTES: usize = 64 << 10;

@@ -22,7 +22,8 @@ use crate::delivery::ReadAhead;
 use crate::operations::{Asker, Done, SubscriptionOrder};
 use crate::refusal::closing;
 use crate::subscription_task::Subscription;
-use crate::topic::{TopicItem, TopicOptions};
+use crate::topic::TopicOptions;
+use crate::topic_handle::TopicItem;
 
 /// How a subscription begins.
 #[derive(Clone, Debug)]

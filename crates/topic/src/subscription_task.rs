@@ -28,7 +28,8 @@ use crate::operations::Asker;
 use crate::refusal::{closing, not_in_this_version, of_busy, of_log};
 use crate::saving::COALESCE_COUNTS;
 use crate::subscription::{ConsumerHandle, ConsumerItem, OpenedCursor, SubscriptionItem, refuse};
-use crate::topic::{TopicItem, TopicOptions};
+use crate::topic::TopicOptions;
+use crate::topic_handle::TopicItem;
 
 /// How long a subscription that is not stored lives without a consumer after a seek.
 pub(crate) const ORPHAN_DEADLINE: Duration = Duration::from_secs(60);

@@ -5,8 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run;
-
 /// The newest release of the 4.0 line whose server Maven's registry serves.
 const PULSAR: &str = "4.0.8";
 /// What Pulsar 4.0's server needs at least.
@@ -33,8 +31,17 @@ pub(crate) fn pulsar() -> Result<PathBuf, String> {
     if partial.exists() {
         fs::remove_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
     }
+    fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
     let artefact = format!("-Dartifact=org.apache.pulsar:pulsar-server-distribution:{PULSAR}:tar.gz:bin");
-    run("mvn", &["-q", "-B", UNPACK, &artefact, &format!("-DoutputDirectory={}", partial.display())])?;
+    // In that folder, as the plugin leaves its marks in the current one.
+    let status = Command::new("mvn")
+        .args(["-q", "-B", UNPACK, &artefact, &format!("-DoutputDirectory={}", partial.display())])
+        .current_dir(&partial)
+        .status()
+        .map_err(|error| format!("cannot run mvn: {error}"))?;
+    if !status.success() {
+        return Err(format!("Maven did not fetch Apache Pulsar {PULSAR}: {status}"));
+    }
     fs::rename(&partial, &folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(pulsar)
 }

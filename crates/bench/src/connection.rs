@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use geminga_wire::proto::command_lookup_topic_response::LookupType;
 use geminga_wire::proto::command_subscribe::{InitialPosition, SubType};
 use geminga_wire::{Command, Frame, FrameSplitter, decode_command, encode_command, proto};
 
@@ -94,6 +95,18 @@ impl Connection {
                 Command::SendError(error) => return Err(format!("the server refuses: {}", error.message)),
                 command => return Ok((command, frame.payload)),
             }
+        }
+    }
+
+    /// Asks who serves a topic, as every client does before it opens anything there; a broker may take the topic's
+    /// bundle only then.
+    pub(crate) fn look_up(&mut self, topic: &str) -> Result<(), String> {
+        let request_id = self.id();
+        let command = proto::CommandLookupTopic { topic: topic.to_owned(), request_id, ..Default::default() };
+        self.send(&command.into())?;
+        match self.next()?.0 {
+            Command::LookupResponse(answer) if answer.response == Some(LookupType::Connect as i32) => Ok(()),
+            other => Err(format!("looking {topic} up was answered by {other:?}")),
         }
     }
 

@@ -6,15 +6,19 @@
 //! Deliberately not here: the load that an application makes (`geminga perf`), and verdicts on whether data is right
 //! (`geminga-chaos`).
 //!
+//! With `--pulsar` the same client measures Apache Pulsar in turn (`compare.rs`).
+//!
 //! Start reading at `rows.rs`.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // this program reports to a person
 
 mod acks;
+mod compare;
 mod connection;
 mod grown;
 mod many;
 mod probe;
 mod publish;
+mod pulsar;
 mod rows;
 mod server;
 
@@ -47,10 +51,32 @@ struct Arguments {
     /// Only rows whose name has this in it.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
+    /// Measure Apache Pulsar, whose distribution is unpacked there, and the program in turn.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["seconds", "topics"])]
+    pulsar: Option<PathBuf>,
+    /// Two rounds of 10 s of warm-up and 5 s measured for each load, not three of 30 s and 30 s.
+    #[arg(long, requires = "pulsar")]
+    quick: bool,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    match measure(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(arguments: Arguments) -> Result<(), String> {
+    if let Some(pulsar) = arguments.pulsar {
+        let (rounds, warm_up, measured) = if arguments.quick { (2, 10, 5) } else { (3, 30, 30) };
+        let Arguments { geminga, folder, only, .. } = arguments;
+        let (warm_up, measured) = (Duration::from_secs(warm_up), Duration::from_secs(measured));
+        let pulsar = std::fs::canonicalize(&pulsar).map_err(|error| format!("{}: {error}", pulsar.display()))?;
+        return compare::run(&compare::Plan { geminga, pulsar, folder, only, rounds, warm_up, measured });
+    }
     let plan = rows::Plan {
         geminga: arguments.geminga,
         folder: arguments.folder,
@@ -59,11 +85,5 @@ fn main() -> ExitCode {
         gibibytes: arguments.gibibytes.max(1),
         only: arguments.only,
     };
-    match rows::run(&plan) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    rows::run(&plan)
 }

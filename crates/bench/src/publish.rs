@@ -77,6 +77,17 @@ impl Load {
 
 /// Publishes to `topic` for so long.
 pub(crate) fn run(server: &Server, topic: &str, load: Load, duration: Duration) -> Result<Outcome, String> {
+    run_after(server, topic, load, WARM_UP, duration)
+}
+
+/// The same after `warm_up` of the same load.
+pub(crate) fn run_after(
+    server: &Server,
+    topic: &str,
+    load: Load,
+    warm_up: Duration,
+    duration: Duration,
+) -> Result<Outcome, String> {
     let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut connection = Connection::open(server.broker)?;
     let producer = connection.open_producer(topic)?;
@@ -87,7 +98,8 @@ pub(crate) fn run(server: &Server, topic: &str, load: Load, duration: Duration) 
                 Ok(scope.spawn(|| consumer.run(&stop, &received)))
             })
             .collect::<Result<_, String>>()?;
-        let outcome = publish(server, &mut connection, producer, load, duration, &received);
+        let spans = Spans { warm_up, duration };
+        let outcome = publish(server, &mut connection, producer, load, spans, &received);
         stop.store(true, Ordering::Relaxed);
         // One more message wakes those that wait for one.
         let farewell = publish_one(&mut connection, producer, load);
@@ -104,12 +116,19 @@ fn consumer_shares(subscriptions: usize) -> impl Iterator<Item = std::ops::Range
     (0..subscriptions).step_by(half).map(move |first| first..(first + half).min(subscriptions))
 }
 
+/// How long a load runs before it is measured, and while.
+#[derive(Clone, Copy, Debug)]
+struct Spans {
+    warm_up: Duration,
+    duration: Duration,
+}
+
 fn publish(
     server: &Server,
     connection: &mut Connection,
     producer: u64,
     load: Load,
-    duration: Duration,
+    spans: Spans,
     received: &AtomicU64,
 ) -> Result<Outcome, String> {
     let entry = load.entry();
@@ -144,11 +163,11 @@ fn publish(
             }
         }
         match measured_from {
-            None if started.elapsed() >= WARM_UP => {
+            None if started.elapsed() >= spans.warm_up => {
                 (measured_from, cpu) = (Some(Instant::now()), server.cpu()?);
                 received_before = received.load(Ordering::Relaxed);
             }
-            Some(from) if from.elapsed() >= duration => {
+            Some(from) if from.elapsed() >= spans.duration => {
                 let (seconds, cpu) = (from.elapsed().as_secs_f64(), server.cpu()? - cpu);
                 let messages = stored * u64::from(load.messages());
                 let received = received.load(Ordering::Relaxed) - received_before;

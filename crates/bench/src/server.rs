@@ -18,9 +18,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it and waits until it is ready.
     pub(crate) fn start(geminga: &Path, data: &Path) -> Result<Server, String> {
+        Server::start_with(geminga, data, &[])
+    }
+
+    /// The same, with options of `standalone`.
+    pub(crate) fn start_with(geminga: &Path, data: &Path, options: &[&str]) -> Result<Server, String> {
         let mut child = Command::new(geminga)
             .args(["standalone", "--broker-port", "0", "--web-port", "0", "--data-dir"])
             .arg(data)
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -44,6 +50,16 @@ impl Server {
                 return Err(format!("the server ended before it was ready: {said}"));
             }
         }
+    }
+
+    /// A process that somebody else started, and that may not be ready yet.
+    pub(crate) fn of(child: Child, broker: SocketAddr) -> Server {
+        Server { child, broker, web: None }
+    }
+
+    /// Whether it has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     /// Processor time that it has used.
@@ -80,6 +96,15 @@ impl Server {
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
         Ok(pages * rustix::param::page_size() as u64)
+    }
+
+    /// Memory that it holds, in bytes, with pages that are mapped several times counted once: a Java heap may be.
+    pub(crate) fn memory(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/smaps_rollup", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kib.ok_or_else(|| format!("no memory in {path}"))? * 1024)
     }
 
     /// Ends it in order.

@@ -8,6 +8,7 @@
 mod bench;
 mod chaos;
 mod interop;
+mod peers;
 mod test;
 mod tidy;
 
@@ -22,6 +23,7 @@ Usage: cargo xtask <chore>
   interop python [TESTS]  the scenarios of interop/python/passing.txt, or the given ones, with the official client
   interop rust [WORDS]    the scenarios of interop/rust, or those with such a word in the name, with the official client
   bench [OPTIONS]         what the server does beside what the machine can: --seconds N, --topics N, --only TEXT, --folder F
+  bench compare --peers pulsar  the same load on Apache Pulsar, fetched with Maven, in turn: --quick, --only TEXT, --folder F
   chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
   chaos power [OPTIONS]   one whose disk loses power, ext4 and XFS; needs root: --cuts N, --folder F, --seed X, --geminga PATH
   chaos pressure [OPTIONS]  one with little memory among clients that take nothing: --seconds N, --patience N, --mute N, --cap MIB
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(),
         ["interop", "python", tests @ ..] => interop::python(tests),
         ["interop", "rust", words @ ..] => interop::rust(words),
+        ["bench", "compare", options @ ..] => bench::compare(options),
         ["bench", options @ ..] => bench::bench(options),
         ["chaos", way, options @ ..] if chaos::WAYS.contains(way) => chaos::chaos(way, options),
         // What RESTART_CMD of the scenarios calls.

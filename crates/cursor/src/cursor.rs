@@ -32,7 +32,7 @@ impl Cursor {
     #[must_use]
     pub fn at(mark_delete: Position) -> Cursor {
         Cursor {
-            mark_delete,
+            mark_delete: sound(mark_delete),
             acked: BTreeMap::new(),
             batches: BTreeMap::new(),
             redeliveries: BTreeMap::new(),
@@ -94,7 +94,7 @@ impl Cursor {
 
     /// Acks everything up to and including `position`, or up to the end of the topic if that is earlier.
     pub fn ack_cumulative(&mut self, position: Position, extents: &Extents) {
-        let position = position.min(extents.end());
+        let position = sound(position).min(extents.end());
         if position > self.mark_delete {
             self.set_mark_delete(position);
             self.advance(extents);
@@ -103,7 +103,7 @@ impl Cursor {
 
     /// Forgets everything and continues after `mark_delete`: a seek. Properties stay.
     pub fn reset(&mut self, mark_delete: Position) {
-        self.mark_delete = mark_delete;
+        self.mark_delete = sound(mark_delete);
         self.acked.clear();
         self.batches.clear();
         self.redeliveries.clear();
@@ -227,6 +227,11 @@ impl Cursor {
         }
         self.revision += 1;
     }
+}
+
+/// A position as clients send it or as it was stored: below the first entry there is one point, not many.
+fn sound(position: Position) -> Position {
+    Position { entry: position.entry.max(EntryId::NONE), ..position }
 }
 
 fn exists(position: Position, extents: &Extents) -> bool {

@@ -83,6 +83,25 @@ impl Model {
     }
 }
 
+/// A client, or damaged metadata, may name an entry below the point before the first one.
+#[test]
+fn an_impossible_entry_is_the_point_before_its_ledger() {
+    let mut extents = Extents::default();
+    extents.set(LedgerId(1), 3);
+    extents.set(LedgerId(4), 70);
+    for entry in [i64::MIN, -57, -1] {
+        let odd = Position::new(4, entry);
+        let mut acked = Cursor::at(extents.start());
+        acked.ack_cumulative(odd, &extents);
+        let mut reset = Cursor::at(extents.start());
+        reset.reset(odd);
+        for cursor in [acked, reset, Cursor::at(odd), Cursor::restore(&PositionInfo::at(odd), &extents)] {
+            assert_eq!((cursor.mark_delete(), cursor.backlog(&extents)), (Position::new(4, -1), 70), "{entry}");
+            assert_eq!(cursor.nth_unacked(1, &extents), Some(Position::new(4, 0)));
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn agrees_with_a_set(ops in proptest::collection::vec(op(), 0..40)) {

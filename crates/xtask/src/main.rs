@@ -7,6 +7,7 @@
 
 mod bench;
 mod chaos;
+mod fuzz;
 mod interop;
 mod peers;
 mod test;
@@ -24,6 +25,7 @@ Usage: cargo xtask <chore>
   interop rust [WORDS]    the scenarios of interop/rust, or those with such a word in the name, with the official client
   bench [OPTIONS]         what the server does beside what the machine can: --seconds N, --topics N, --only TEXT, --folder F
   bench compare --peers pulsar  the same load on Apache Pulsar, fetched with Maven, in turn: --quick, --only TEXT, --folder F
+  fuzz [--seconds N] [TARGETS]  arbitrary bytes for all decoders, a minute each, or for the given ones; needs g++
   chaos kill [OPTIONS]    a server that is killed again and again: --cycles N, --seed X, --geminga PATH
   chaos power [OPTIONS]   one whose disk loses power, ext4 and XFS; needs root: --cuts N, --folder F, --seed X, --geminga PATH
   chaos pressure [OPTIONS]  one with little memory among clients that take nothing: --seconds N, --patience N, --mute N, --cap MIB
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["interop", "rust", words @ ..] => interop::rust(words),
         ["bench", "compare", options @ ..] => bench::compare(options),
         ["bench", options @ ..] => bench::bench(options),
+        ["fuzz", options @ ..] => fuzz::fuzz(options),
         ["chaos", way, options @ ..] if chaos::WAYS.contains(way) => chaos::chaos(way, options),
         // What RESTART_CMD of the scenarios calls.
         ["restart-server", state] => interop::restart(Path::new(state)),

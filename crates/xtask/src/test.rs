@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::{Outcome, built, chaos, interop, run as run_program, tidy};
+use crate::{Outcome, built, chaos, fuzz, interop, run as run_program, tidy};
 
 /// With the known bugs of `canary!` and faults of the real disk compiled in, to be chosen at run time: by simulations and
 /// chaos, and by nothing else.
@@ -20,6 +20,7 @@ pub(crate) fn run() -> Outcome {
     let steps: &[(&str, &dyn Fn() -> Outcome)] = &[
         ("format", &|| cargo(&["fmt", "--all", "--check"])),
         ("format of interop/rust", &|| cargo(&["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"])),
+        ("format of fuzz", &fuzz::format),
         ("lints", &|| cargo(&[&["clippy"], &workspace[..], &["--", "-D", "warnings"]].concat())),
         ("tidy", &tidy::run),
         ("build", &|| cargo(&[&["test", "--no-run"], &workspace[..]].concat())),

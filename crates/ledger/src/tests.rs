@@ -99,6 +99,32 @@ async fn write_close_read_delete() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_what_is_confirmed() {
+    let bench = bench(2, 2, 2, 2);
+    let mut writing = bench.start().await;
+    for kept in [false, true] {
+        let payload = Bytes::from(b"payload".to_vec());
+        writing.writer.add(payload.clone()).unwrap();
+        writing.writer.flush();
+        let mut stored = Vec::new();
+        while writing.writer.pending() > 0 {
+            writing.inbox.wait().await;
+            let mut batch = Vec::new();
+            writing.inbox.take(&mut batch);
+            for event in batch {
+                match kept {
+                    true => writing.writer.handle_event_keeping(Default::default(), event, &mut stored),
+                    false => writing.writer.handle_event(Default::default(), event),
+                }
+            }
+        }
+        assert_eq!(stored.len(), usize::from(kept));
+        stored.clear();
+        assert!(payload.is_unique());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn runs_of_entries_come_in_one_read() {
     let bench = bench(2, 2, 2, 1);
     let mut writing = bench.start().await;

@@ -130,14 +130,8 @@ impl Writer {
         }
     }
 
-    /// Moves the payloads of the entries that were confirmed since the last call to the end of `into`, in order. To be
-    /// called after events: they are kept until then.
-    pub fn take_stored(&mut self, into: &mut Vec<Bytes>) {
-        self.machine.take_stored(into);
-    }
-
-    /// Gives back the room for entries that an idle writer has: there is one for every topic that was ever written to.
-    pub fn rest(&mut self) {
+    /// An idle writer keeps no room for entries: there is one for every topic that was ever written to.
+    fn rest(&mut self) {
         if self.machine.is_idle() {
             self.machine.rest();
             self.actions = Vec::new();
@@ -158,6 +152,19 @@ impl Writer {
 
     /// Takes an event of this ledger. Events of other ledgers are left alone.
     pub fn handle_event(&mut self, now: Instant, event: LedgerEvent) {
+        self.apply(now, event);
+        self.machine.forget_stored();
+        self.rest();
+    }
+
+    /// As [`Writer::handle_event`]. Moves the payloads of the entries that it confirmed to the end of `stored`, in order.
+    pub fn handle_event_keeping(&mut self, now: Instant, event: LedgerEvent, stored: &mut Vec<Bytes>) {
+        self.apply(now, event);
+        self.machine.take_stored(stored);
+        self.rest();
+    }
+
+    fn apply(&mut self, now: Instant, event: LedgerEvent) {
         match event {
             LedgerEvent::Added(results) => {
                 let ledger = self.machine.ledger();

@@ -347,12 +347,10 @@ impl Appender {
     fn handle_ledger(&mut self, now: Instant, event: LedgerEvent) {
         let changed = matches!(event, LedgerEvent::Changed { outcome: Ok(_), .. });
         let (State::Writing(current) | State::Draining(current, _)) = &mut self.state else { return };
-        current.writer.handle_event(now, event);
+        current.writer.handle_event_keeping(now, event, &mut self.payloads);
         if changed {
             self.log.set_ledger(current.writer.ledger(), Arc::clone(current.writer.metadata()));
         }
-        current.writer.take_stored(&mut self.payloads);
-        current.writer.rest();
         let (ledger, state) = (current.writer.ledger(), current.writer.state());
         if let WriterState::Lost(why) = state {
             tracing::warn!(topic = %self.topic, %ledger, reason = %why, "the ledger was fenced; looking for its end");

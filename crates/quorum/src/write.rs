@@ -208,10 +208,15 @@ impl LedgerWriter {
         into.append(&mut self.actions);
     }
 
-    /// Moves the payloads of the entries that were confirmed since the last call to the end of `into`, in order. To be
-    /// called after events: they are kept until then.
+    /// Moves the payloads of the entries that were confirmed since the last call to the end of `into`, in order. This or
+    /// [`LedgerWriter::forget_stored`] is called after each `handle_*` call: they are kept until then.
     pub fn take_stored(&mut self, into: &mut Vec<Bytes>) {
         into.append(&mut self.stored);
+    }
+
+    /// For who does not want them.
+    pub fn forget_stored(&mut self) {
+        self.stored.clear();
     }
 
     /// Adds an entry; `None` if the writer is not open.

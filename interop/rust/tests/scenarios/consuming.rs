@@ -1,10 +1,10 @@
 //! Where reading starts: readers and seeks.
 
 use futures::TryStreamExt;
+use pulsar::TokioExecutor;
 use pulsar::reader::Reader;
-use pulsar::{Consumer, SubType, TokioExecutor};
 
-use crate::server::{DEADLINE, client, from_earliest, next, numbered, send, take, topic};
+use crate::server::{DEADLINE, client, from_earliest, next, numbered, send, shared, take, topic};
 
 #[tokio::test]
 async fn a_reader_starts_at_the_earliest_message_and_knows_the_last() {
@@ -31,15 +31,7 @@ async fn seek_by_message_id_and_by_time_delivers_again() {
     let (client, topic) = (client().await, topic("seek"));
     let texts = numbered("m", 20);
     send(&client, &topic, texts.clone()).await;
-    let mut consumer: Consumer<String, TokioExecutor> = client
-        .consumer()
-        .with_topic(&topic)
-        .with_subscription("s")
-        .with_subscription_type(SubType::Shared)
-        .with_options(from_earliest())
-        .build()
-        .await
-        .expect("consumer");
+    let mut consumer = shared::<String>(&client, &topic, from_earliest()).await;
     let mut messages = Vec::new();
     for _ in &texts {
         let message = next(&mut consumer).await;

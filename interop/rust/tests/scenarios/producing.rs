@@ -3,11 +3,12 @@
 use futures::future::try_join_all;
 use pulsar::compression::{Compression, CompressionLz4};
 use pulsar::{
-    Consumer, DeserializeMessage, Error, Payload, ProducerOptions, SerializeMessage, SubType, TokioExecutor, producer,
+    Consumer, ConsumerOptions, DeserializeMessage, Error, Payload, ProducerOptions, SerializeMessage, TokioExecutor,
+    producer,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::server::{client, from_earliest, next, numbered, topic};
+use crate::server::{client, from_earliest, next, numbered, shared, topic};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -33,14 +34,7 @@ impl DeserializeMessage for Order {
 #[tokio::test]
 async fn json_payload_with_key_and_properties_on_a_shared_subscription() {
     let (client, topic) = (client().await, topic("json"));
-    let mut consumer: Consumer<Order, TokioExecutor> = client
-        .consumer()
-        .with_topic(&topic)
-        .with_subscription("s")
-        .with_subscription_type(SubType::Shared)
-        .build()
-        .await
-        .expect("consumer");
+    let mut consumer = shared::<Order>(&client, &topic, ConsumerOptions::default()).await;
     let mut producer = client.producer().with_topic(&topic).build().await.expect("producer");
     let order = Order { id: 7, item: "screws".to_owned() };
     let receipt = producer

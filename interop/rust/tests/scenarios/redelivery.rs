@@ -1,21 +1,14 @@
 //! What happens to messages that an application could not handle.
 
 use pulsar::consumer::DeadLetterPolicy;
-use pulsar::{Consumer, SubType, TokioExecutor};
+use pulsar::{Consumer, ConsumerOptions, SubType, TokioExecutor};
 
-use crate::server::{client, from_earliest, next, numbered, send, sorted, take, topic};
+use crate::server::{client, from_earliest, next, numbered, send, shared, sorted, take, topic};
 
 #[tokio::test]
 async fn a_message_refused_comes_again_and_the_others_do_not() {
     let (client, topic) = (client().await, topic("nack"));
-    let mut consumer: Consumer<String, TokioExecutor> = client
-        .consumer()
-        .with_topic(&topic)
-        .with_subscription("s")
-        .with_subscription_type(SubType::Shared)
-        .build()
-        .await
-        .expect("consumer");
+    let mut consumer = shared::<String>(&client, &topic, ConsumerOptions::default()).await;
     send(&client, &topic, numbered("m", 6)).await;
     let mut refused = Vec::new();
     for _ in 0..6 {

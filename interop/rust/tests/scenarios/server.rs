@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt;
 use pulsar::consumer::{InitialPosition, Message};
-use pulsar::{Consumer, ConsumerOptions, DeserializeMessage, Pulsar, TokioExecutor};
+use pulsar::{Consumer, ConsumerOptions, DeserializeMessage, Pulsar, SubType, TokioExecutor};
 
 /// How long a message may take before a scenario fails.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -35,6 +35,16 @@ pub fn create_partitioned(topic: &str, partitions: u32) {
 /// The options of a consumer that starts at the first message.
 pub fn from_earliest() -> ConsumerOptions {
     ConsumerOptions { initial_position: InitialPosition::Earliest, ..ConsumerOptions::default() }
+}
+
+/// A consumer of one topic on its Shared subscription `s`.
+pub async fn shared<T: DeserializeMessage + 'static>(
+    client: &Pulsar<TokioExecutor>,
+    topic: &str,
+    options: ConsumerOptions,
+) -> Consumer<T, TokioExecutor> {
+    let consumer = client.consumer().with_topic(topic).with_subscription("s").with_subscription_type(SubType::Shared);
+    consumer.with_options(options).build().await.expect("consumer")
 }
 
 pub async fn send(client: &Pulsar<TokioExecutor>, topic: &str, payloads: impl IntoIterator<Item = String>) {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use pulsar::routing_policy::RoutingPolicy;
-use pulsar::{Consumer, ProducerOptions, SubType, TokioExecutor};
+use pulsar::{Consumer, ConsumerOptions, ProducerOptions, SubType, TokioExecutor};
 use regex::Regex;
 
-use crate::server::{client, create_partitioned, from_earliest, next, numbered, send, sorted, take, topic};
+use crate::server::{client, create_partitioned, from_earliest, next, numbered, send, shared, sorted, take, topic};
 
 #[tokio::test]
 async fn one_consumer_of_two_named_topics() {
@@ -53,14 +53,7 @@ async fn one_consumer_of_the_topics_that_match_a_pattern() {
 async fn a_partitioned_topic_spreads_messages_and_keeps_keys_together() {
     let (client, topic) = (client().await, topic("partitioned"));
     create_partitioned(&topic, 3);
-    let mut consumer: Consumer<String, TokioExecutor> = client
-        .consumer()
-        .with_topic(&topic)
-        .with_subscription("s")
-        .with_subscription_type(SubType::Shared)
-        .build()
-        .await
-        .expect("consumer");
+    let mut consumer = shared::<String>(&client, &topic, ConsumerOptions::default()).await;
     send(&client, &topic, numbered("m", 9)).await;
     let mut partitions = BTreeSet::new();
     let mut texts = Vec::new();
